@@ -70,22 +70,24 @@ def _secret_tables(text: str) -> Secret:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("host", "127.0.0.1", str, "Address to listen on."),
-    Setting("port", 8181, parse_port, "Port to listen on; 0 takes a free one and prints it."),
-    Setting("data", Path("nunatak-data"), Path, "Folder of the embedded default: database and local warehouse."),
+    Setting("port", 8181, parse_port, "Port to listen on; 0 chooses a free port and prints it."),
+    Setting(
+        "data", Path("nunatak-data"), Path, "Data folder: the default SQLite database and the default local warehouse."
+    ),
     Setting(
         "database_url",
         "",
         normal_url,
-        "Where the catalog remembers: sqlite:///path, postgresql://… or mariadb://…, as JDBC and SQLAlchemy spell it, "
-        "too; sqlite:///:memory: for tests; empty: SQLite in the data folder.",
+        "Database of the catalog: sqlite:///path, postgresql://… or mariadb://…, also in JDBC or SQLAlchemy "
+        "spelling; sqlite:///:memory: for tests; empty: SQLite in the data folder.",
     ),
     Setting(
         "database_connections",
         10,
         parse_connections,
-        "Most connections each server process keeps to its database; some five per core of the database are plenty.",
+        "Maximum database connections of each server process; about five per core of the database server suffice.",
     ),
-    Setting("workers", 1, parse_positive, "Server processes; SQLite takes exactly one."),
+    Setting("workers", 1, parse_positive, "Server processes; SQLite supports exactly one."),
     Setting(
         "warehouse",
         "",
@@ -121,34 +123,34 @@ SETTINGS: tuple[Setting, ...] = (
         "warehouse_roots",
         (),
         parse_list,
-        "Places inside which warehouses may be made while the server runs, separated by commas; "
-        "empty: the folder `warehouses` in the data folder.",
+        "Locations inside which warehouses may be created while the server runs, separated by commas; empty: "
+        "the folder `warehouses` in the data folder.",
     ),
     Setting(
         "private_endpoints",
         False,
         parse_flag,
-        "Whether storage profiles may name endpoints on this machine or in private networks, such as a store of your "
-        "own; administrators could otherwise make the server connect to what only it can reach.",
+        "Whether storage profiles may name endpoints on this machine or in private networks, such as a MinIO "
+        "server. If true, administrators can make the server connect to hosts inside its network.",
     ),
     Setting(
         "plain_locations",
         (),
         parse_list,
-        "Warehouses, by name, whose new tables lie at <namespace>/<table> if that folder is free, as JDBC catalogs put "
-        "them; separated by commas. Tables of other warehouses have a uuid in their folder's name.",
+        "Names of warehouses that place new tables at <namespace>/<table> if that folder is free, as JDBC "
+        "catalogs do; separated by commas. Other warehouses append a UUID to the folder name.",
     ),
     Setting(
         "allowed_locations",
         (),
         parse_list,
-        "Further places where tables of the default warehouse may lie, e.g. file:///tmp; separated by commas.",
+        "Further locations allowed for tables of the default warehouse, e.g. file:///tmp; separated by commas.",
     ),
     Setting(
         "namespace_separator",
         "\x1f",
         parse_separator,
-        "Separator of namespace levels in URLs; %1F is always understood too.",
+        "Separator of namespace levels in URLs; %1F is always accepted too.",
     ),
     Setting(
         "base_paths",
@@ -168,45 +170,43 @@ SETTINGS: tuple[Setting, ...] = (
         "config_defaults",
         (),
         parse_properties,
-        "Properties that clients use unless they were configured with others, as name=value, separated by commas, as "
-        "JSON, or as a table of the file: `defaults` of /v1/config. Nothing secret, for everybody may ask for it.",
+        "`defaults` of /v1/config: properties that the client's own configuration overrides, as name=value "
+        "separated by commas, as JSON, or as a TOML table. No secrets: every caller can read them.",
     ),
     Setting(
         "config_overrides",
         (),
         parse_properties,
-        "Properties that clients use whatever they were configured with: `overrides` of /v1/config.",
+        "`overrides` of /v1/config: properties that override the client's own configuration.",
     ),
     Setting(
         "error_types",
         "iceberg",
         parse_error_types,
-        "Types of errors: iceberg, as Iceberg's own server names them; or distinct: NotAuthenticatedException for 401, "
-        "NotAuthorizedException for 403, ValidationException for 422, ServiceException for 500, and 404 "
-        "NotFoundException for a path that no route has.",
+        "Error types: iceberg, those of Iceberg's reference server; or distinct: NotAuthenticatedException "
+        "for 401, NotAuthorizedException for 403, ValidationException for 422, ServiceException for 500, and "
+        "404 NotFoundException for a path that no route has.",
     ),
     Setting(
         "max_body_bytes",
         8 * 1024 * 1024,
         parse_positive,
-        "Largest request body, before and after decompression; many routes take less. A body of 8 MiB holds up others "
-        "for some 50 ms.",
+        "Maximum size of a request body, before and after decompression; many routes accept less. A body of 8"
+        " MiB blocks other requests for about 50 ms.",
     ),
-    Setting("idempotency_seconds", 1800, parse_positive, "How long an Idempotency-Key is remembered at least."),
-    Setting(
-        "cache_bytes", 64 * 1024 * 1024, parse_not_negative, "Memory for metadata bytes that were served or committed."
-    ),
+    Setting("idempotency_seconds", 1800, parse_positive, "Minimum retention of an Idempotency-Key."),
+    Setting("cache_bytes", 64 * 1024 * 1024, parse_not_negative, "Size of the metadata cache."),
     Setting(
         "sweep_seconds",
         3600,
         parse_positive,
-        "How often the server looks for metadata files that a crash left behind and deletes them.",
+        "Interval at which the server deletes metadata files left behind by a crash.",
     ),
     Setting(
         "sweep_age_seconds",
         86_400,
         parse_not_negative,
-        "Age from which on a metadata file that a crash left behind is deleted; 0: never, and fsck looks for none.",
+        "Minimum age of a metadata file left behind by a crash to be deleted; 0: never, and fsck does not report them.",
     ),
     Setting(
         "object_sweep_seconds",
@@ -219,45 +219,46 @@ SETTINGS: tuple[Setting, ...] = (
         "maintenance_lease_seconds",
         90,
         parse_lease,
-        "How long a worker that is not heard of keeps its maintenance job; it is asked to report three times in it.",
+        "Lease of a maintenance job: a worker that does not report for this long loses it. Workers report "
+        "three times in it.",
     ),
     Setting(
         "auth",
         ("none",),
         parse_modes,
-        "How callers prove who they are: none, on a loopback address only, or any of embedded, oidc, proxy, "
-        "certificate; separated by commas.",
+        "Authentication: none, on a loopback address only, or any of embedded, oidc, proxy, certificate; "
+        "separated by commas.",
     ),
     Setting(
         "allow_open",
         False,
         parse_flag,
-        "Whether a catalog that has an administrator is served with auth none; otherwise it does not start.",
+        "Whether the server starts with auth none although the catalog has an administrator.",
     ),
-    Setting("token_seconds", 900, parse_positive, "Life of an access token that this server issues."),
-    Setting(
-        "oidc_issuers", (), parse_list, "Issuers whose tokens are accepted, as `iss` names them; separated by commas."
-    ),
-    Setting("oidc_audience", "", str, "What `aud` of their tokens must name; must be set to use oidc."),
+    Setting("token_seconds", 900, parse_positive, "Lifetime of the access tokens that this server issues."),
+    Setting("oidc_issuers", (), parse_list, "Trusted OIDC issuers, as in the claim `iss`; separated by commas."),
+    Setting("oidc_audience", "", str, "Required value of the claim `aud`; auth oidc needs it."),
     Setting(
         "oidc_keys",
         (),
         parse_pairs,
-        "Where an issuer's keys are, as issuer=url, separated by commas; otherwise its discovery document says so.",
+        "JWKS URLs as issuer=url, separated by commas; default: the jwks_uri of the issuer's discovery document.",
     ),
-    Setting("oidc_algorithms", ("RS256", "ES256"), parse_list, "Signatures accepted from them; asymmetric ones only."),
-    Setting("oidc_principal_claim", "sub", str, "Claim that names the principal; dots lead into nested claims."),
-    Setting("oidc_roles_claim", "roles", str, "Claim that lists roles; dots lead into nested claims; empty: none."),
-    Setting("proxy_header", "x-forwarded-user", str, "Header in which a trusted proxy names the principal."),
-    Setting("proxy_roles_header", "", str, "Header in which it lists roles, separated by commas; empty: none."),
+    Setting("oidc_algorithms", ("RS256", "ES256"), parse_list, "Accepted signature algorithms; asymmetric ones only."),
+    Setting("oidc_principal_claim", "sub", str, "Claim with the name of the principal; dots address nested claims."),
+    Setting("oidc_roles_claim", "roles", str, "Claim with the roles; dots address nested claims; empty: none."),
+    Setting("proxy_header", "x-forwarded-user", str, "Header of a trusted proxy with the name of the principal."),
+    Setting(
+        "proxy_roles_header", "", str, "Header of a trusted proxy with the roles, separated by commas; empty: none."
+    ),
     Setting(
         "trusted_proxies",
         (),
         parse_list,
-        "Addresses or networks (10.0.0.0/8) of proxies whose headers are believed, X-Forwarded-For among them.",
+        "Addresses or networks (10.0.0.0/8) of trusted proxies; their X-Forwarded-For is trusted too.",
     ),
-    Setting("authorizer", "builtin", parse_authorizer, "Who decides what a principal may do: builtin, opa or cedar."),
-    Setting("opa_url", "", str, "Document that OPA decides by, e.g. http://127.0.0.1:8182/v1/data/nunatak/rights."),
+    Setting("authorizer", "builtin", parse_authorizer, "Authorizer: builtin, opa or cedar."),
+    Setting("opa_url", "", str, "URL of the OPA decision document, e.g. http://127.0.0.1:8182/v1/data/nunatak/rights."),
     Setting("opa_token", Secret(""), Secret, "Bearer token for OPA; empty: none."),
     Setting("cedar_policies", "", str, "File with Cedar policies."),
     Setting("key_file", "", str, "File of keys that encrypt secrets; empty: nunatak.keys in the data folder."),
@@ -265,68 +266,80 @@ SETTINGS: tuple[Setting, ...] = (
         "rate_limit",
         1000,
         parse_not_negative,
-        "Requests a second of one principal to one server process when auth is on, twice as many after a pause; "
-        "0: no limit.",
+        "Requests per second of one principal to one server process when auth is on, with bursts of twice as "
+        "many; 0: no limit.",
     ),
     Setting(
         "address_rate_limit",
         2000,
         parse_not_negative,
-        "The same for one address; for IPv6, for one /64 network.",
+        "The same limit for one client address, or one IPv6 /64 network.",
     ),
     Setting(
         "address_connections",
         1000,
         parse_not_negative,
-        "Connections of one address, or one IPv6 /64 network, to one server process at once; 0: no limit. "
-        "Trusted proxies have none.",
+        "Concurrent connections of one client address, or one IPv6 /64 network, to a server process; 0: no "
+        "limit. Trusted proxies are not limited.",
     ),
-    Setting("max_in_flight", 2000, parse_positive, "Requests worked on at once; more are asked to come back."),
     Setting(
-        "receive_seconds", 30, parse_positive, "How long a request may take to arrive before its connection is closed."
+        "max_in_flight",
+        2000,
+        parse_positive,
+        "Concurrent requests of one server process; further ones are answered 503.",
     ),
-    Setting("audit_reads", True, parse_flag, "Whether reads are audited, summed up by who and what, when auth is on."),
+    Setting(
+        "receive_seconds", 30, parse_positive, "Time limit for receiving a request; then the connection is closed."
+    ),
+    Setting(
+        "audit_reads",
+        True,
+        parse_flag,
+        "Whether reads are audited when auth is on, aggregated by principal and object.",
+    ),
     Setting(
         "audit_retention_days",
         0,
         parse_not_negative,
-        "Age in days from which on denials, logins and reads are deleted from the audit trail; changes never are; "
-        "0: nothing is deleted.",
+        "Days after which denials, logins and reads are deleted from the audit trail; changes are never "
+        "deleted; 0: nothing is deleted.",
     ),
     Setting(
         "spool_location",
         "",
         str,
-        "Folder where telemetry waits to be ingested by Spark; empty: `spool` in the data folder; off: none is kept.",
+        "Folder of the telemetry spool, which Spark ingests; empty: `spool` in the data folder; off: no telemetry.",
     ),
     Setting(
         "spool_bytes",
         256 * 1024 * 1024,
         parse_positive,
-        "The size of the spool; the oldest records are deleted beyond it.",
+        "Maximum size of the spool; beyond it the oldest records are deleted.",
     ),
+    Setting("outbox_days", 7, parse_positive, "Retention of events in the outbox, in days."),
     Setting(
-        "outbox_days", 7, parse_positive, "Days that the database keeps the events of changes; older ones are deleted."
-    ),
-    Setting(
-        "outbox_events", 1_000_000, parse_positive, "Events that it keeps at most, about 0.5 KB each; the oldest go."
+        "outbox_events",
+        1_000_000,
+        parse_positive,
+        "Maximum number of events in the outbox, about 0.5 KB each; beyond it the oldest are deleted.",
     ),
     Setting(
         "tls_certificate",
         "",
         str,
-        "PEM file of the server's certificate chain; with it the server speaks TLS. It may be renewed while it runs.",
+        "PEM file of the server's certificate chain; enables TLS. A renewed file is loaded without a restart.",
     ),
-    Setting("tls_key", "", str, "PEM file of its private key; empty: in the certificate's file."),
-    Setting("tls_client_ca", "", str, "PEM file of the authority whose client certificates are accepted."),
+    Setting("tls_key", "", str, "PEM file of the server's private key; empty: the key is in tls_certificate."),
+    Setting("tls_client_ca", "", str, "PEM file of the CA that signs accepted client certificates."),
     Setting(
         "linux_syscalls",
         True,
         parse_flag,
-        "Whether files of a local warehouse are written by direct Linux system calls (openat2, io_submit), which takes "
-        "less CPU; false: by Python's own functions and os.fsync in threads, as on every other system.",
+        "Whether files of a local warehouse are written by direct Linux system calls (openat2, io_submit), "
+        "which use less CPU; false: by Python's functions and os.fsync in threads, as on other operating "
+        "systems.",
     ),
-    Setting("log_level", "warning", parse_level, "debug, info, warning or error."),
+    Setting("log_level", "warning", parse_level, "Log level: debug, info, warning or error."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 

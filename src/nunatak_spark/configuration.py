@@ -107,7 +107,7 @@ def jar_settings(
         if artifact != spark.runtime.artifact:
             raise ConfigurationConflict(
                 f"{artifact} is set already, and belongs to another Spark than {spark.minor}",
-                fix=f"Use {spark.runtime.coordinate}, or leave it out: it is added by itself.",
+                fix=f"Use {spark.runtime.coordinate}, or leave it out: it is added automatically.",
             )
     paths = [str(one.path) for one in found if not one.with_spark and not (runtimes and one.jar == spark.runtime)]
     return list(dict.fromkeys([*paths, *map(str, extra)]))
@@ -140,7 +140,7 @@ def missing_settings(present: Mapping[str, str], wanted: Mapping[str, str]) -> d
             changes |= {key: joined} if joined != before else {}
         elif key.startswith(CATALOG):
             raise ConfigurationConflict(
-                f"{key} is set already, to something else", fix="Choose another name for the catalog."
+                f"{key} is already set to another value", fix="Choose another name for the catalog."
             )
     return changes
 
@@ -198,7 +198,7 @@ def format_properties(settings: Mapping[str, str]) -> str:
 
 def _escape_value(value: str) -> str:
     if "\n" in value or "\r" in value:
-        raise CannotRun("A value with a line break cannot stand in spark-defaults", fix="Set it in the program.")
+        raise CannotRun("spark-defaults.conf cannot contain a value with a line break", fix="Set it in the program.")
     escaped = value.replace("\\", "\\\\")
     return f"\\{escaped}" if escaped[:1] in {" ", "=", ":"} else escaped
 

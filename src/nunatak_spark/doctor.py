@@ -96,8 +96,8 @@ def _check_login(client: Client) -> DoctorCheck:
     except NotAuthenticated:
         raise
     except CatalogError as error:  # not a Nunatak server; its tables work all the same
-        return DoctorCheck("login", "not checked", f"this catalog does not say who we are: {error.message}")
-    return DoctorCheck("login", "ok", f"as {me.get('principal') or me.get('name') or 'anybody'}")
+        return DoctorCheck("login", "not checked", f"the catalog does not return the principal: {error.message}")
+    return DoctorCheck("login", "ok", f"as {me.get('principal') or me.get('name') or 'anonymous'}")
 
 
 def _check_writing(client: Client, namespace: tuple[str, ...] | None) -> DoctorCheck:
@@ -127,7 +127,7 @@ def _check_folder(namespace: str, table: Path) -> DoctorCheck:
         (table / "doctor").touch()
         (table / "doctor").unlink()
     except OSError as error:
-        fix = "Run Spark where the catalog keeps its files, as a user who may write there, or use an object store."
+        fix = "Run Spark on the machine with the warehouse, as a user with write access to it, or use an object store."
         return DoctorCheck("write", "problem", f"may create tables in {namespace}, but not write them: {error}", fix)
     finally:
         _remove_empty(table)

@@ -105,7 +105,7 @@ def _find_with_spark(jar: Jar, places: JarLocations) -> Path | None:
     for path in sorted(places.spark_jars.glob(f"{_file_name_prefix(jar)}*.jar")):
         if path.name != jar.file_name:
             raise ConfigurationConflict(
-                f"{path} is on Spark's class path and cannot live beside {jar.file_name}",
+                f"{path} is on Spark's class path and conflicts with {jar.file_name}",
                 fix=f"Remove {path.name}, or put {jar.file_name} in its place.",
             )
         return verify_checksum(path, jar)
@@ -136,7 +136,7 @@ def _file_name_prefix(jar: Jar) -> str:
 def _download(jar: Jar, places: JarLocations) -> Path:
     if places.maven_url is None and places.maven is None:
         raise JarNotFound(
-            f"{jar.file_name} is not on this machine, and neither Maven nor NUNATAK_MAVEN_URL is there to get it",
+            f"{jar.file_name} is not on this machine, and it needs Maven or NUNATAK_MAVEN_URL to be downloaded",
             fix=f"Install Maven, or set NUNATAK_MAVEN_URL to a repository, or put the file (sha256 {jar.sha256}) "
             f"into {places.cache}.",
         )

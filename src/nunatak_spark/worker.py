@@ -81,7 +81,7 @@ class SharedSession:
             self._spark.range(1).count()
         except Exception as error:
             raise CannotRun(
-                f"Spark is gone: {failure_reason(error)}",
+                f"The Spark session ended: {failure_reason(error)}",
                 fix="Start the worker again, with more memory if it ran out of it: --conf spark.driver.memory=4g.",
             ) from error
 

@@ -99,7 +99,7 @@ def test_parallel_inits_leave_one_administrator_whose_secret_is_known(tmp_path: 
             said = [run.communicate(timeout=120) for run in runs]
 
             assert [run.returncode for run in runs] == [0] * 4, said
-            assert sum("made the administrator" in out for out, _ in said) == 1, said
+            assert sum("created the administrator" in out for out, _ in said) == 1, said
             assert not list(data.glob("admin.json.*")), "no secret that opens nothing is left behind"
             with running_server(data, environment={**EMBEDDED, "NUNATAK_DATABASE_URL": url}) as server:
                 listed = run_command("principal", "list", "-o", "json", **_as_admin(server, url))

@@ -358,7 +358,7 @@ def test_without_a_server_the_command_works_on_the_database(tmp_path: Path) -> N
     assert rotated.output.split()[-1] in keys_command(tmp_path, "list").output
     assert "removed" in retired.output
     assert "backup" in retired.output
-    assert "nothing to do" in again.output
+    assert "none was removed" in again.output
     assert "there is no database" in keys_command(tmp_path / "elsewhere", "list").output
 
 

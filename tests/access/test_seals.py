@@ -311,7 +311,7 @@ def test_an_operator_lists_exports_and_verifies(catalog: LocalCatalog, tmp_path:
     assert run_command("audit", "export", str(file), "--data", data).code == 0
     assert independently_verified(file.read_bytes().splitlines()) == []
     verified = run_command("audit", "verify", str(file), "--data", data)
-    assert (verified.code, verified.out.splitlines()[-1]) == (0, "Nothing was changed.")
+    assert (verified.code, verified.out.splitlines()[-1]) == (0, "No change found.")
 
     catalog.rows("UPDATE nunatak_commits SET principal = 'eve'")
 
@@ -341,9 +341,9 @@ def test_lines_that_no_seal_covers_must_be_records_of_the_database(catalog: Loca
     nonsense = run_command("audit", "verify", str(file), "--data", data)
 
     assert [each.code for each in (whole, alone, unsealed)] == [0, 0, 0]
-    assert alone.out.endswith("Nothing was changed up to seal 1; of what follows, nothing shows it.\n")
-    assert (unproven.code, "it holds no seal" in unproven.out) == (1, True)
-    assert (forged.code, "2 of the file's lines behind seal 0 are not in the database" in forged.out) == (1, True)
+    assert alone.out.endswith("No change up to seal 1; the lines after it are not sealed.\n")
+    assert (unproven.code, "the file has no seal" in unproven.out) == (1, True)
+    assert (forged.code, "2 of the file's lines after seal 0 are not in the database" in forged.out) == (1, True)
     assert (nonsense.code, "1 of the file's lines" in nonsense.out) == (1, True)
 
 
@@ -359,5 +359,5 @@ def test_an_export_shows_that_the_database_has_other_seals(catalog: LocalCatalog
 
     assert run_command("audit", "verify", "--data", data).code == 0
     assert (gone.code, other.code) == (1, 1)
-    assert "seal 1 of the file is gone from the database" in gone.out
-    assert "seal 1 of the database is another than that of the file" in other.out
+    assert "seal 1 of the file is missing in the database" in gone.out
+    assert "seal 1 differs between the database and the file" in other.out

@@ -474,7 +474,7 @@ def test_the_command_checks_beside_a_running_server_and_repairs_without_one(quic
 
     mended = run_command(*arguments, "--repair")
     assert mended.code == 0
-    assert "mended: wrote the file again from the stored bytes" in mended.out
+    assert "repaired: wrote the file again from the stored bytes" in mended.out
     assert run_command(*arguments).code == 0
     with closing(LocalCatalog(data)) as catalog:
         assert catalog.load("ns", "t")["metadata-location"] == f"file://{file}"

@@ -213,7 +213,7 @@ def files_with_secrets_that_git_would_take(folder: Path) -> list[str]:
 
 
 def check_login(reader: Reader) -> None:
-    assert "made the administrator admin" in reader.said("nunatak init")
+    assert "created the administrator admin" in reader.said("nunatak init")
     assert "role:analysts" in reader.said("access matrix")
     assert "2 rows" in reader.said("pyiceberg.catalog")
     assert re.search(r"2 .*second", reader.said("duckdb.connect"))

@@ -59,8 +59,8 @@ def test_lists_and_tables_in_the_file_mean_the_same_as_text(config: Path) -> Non
     ("name", "value", "trouble"),
     [
         ("port", "high", "port from NUNATAK_PORT is 'high': a whole number is needed"),
-        ("port", "70000", "a port lies between 0 and 65535"),
-        ("port", "-1", "a port lies between 0 and 65535"),
+        ("port", "70000", "a port is a number from 0 to 65535"),
+        ("port", "-1", "a port is a number from 0 to 65535"),
         ("workers", "0", "must be at least 1"),
         ("max_body_bytes", "-5", "must be at least 1"),
         ("cache_bytes", "-1", "must not be negative"),

@@ -14,19 +14,21 @@ Json = dict[str, Any]
 
 @click.group(cls=SuggestingGroup)
 def access() -> None:
-    """Explain who may do what."""
+    """Explain the privileges of principals."""
 
 
 @access.command()
 @click.argument("principal")
 @click.argument("privilege")
 @click.argument("securable", metavar="OBJECT")
-@click.option("--role", "roles", multiple=True, help="As if a token brought this role along; may be repeated.")
+@click.option(
+    "--role", "roles", multiple=True, help="Evaluate with this role as if a token carried it; may be repeated."
+)
 @administers
 def explain(session: CommandSession, principal: str, privilege: str, securable: str, roles: tuple[str, ...]) -> None:
-    """Say whether a principal may, which grant decides, and who can grant it.
+    """Show whether a principal holds a privilege, through which grant, and who can grant it.
 
-    Every principal may ask about itself; asking about others needs GRANT on OBJECT.
+    Every principal may query its own privileges; those of others need GRANT on OBJECT.
 
     \b
     nunatak access explain alice TABLE_WRITE table:default/sales/orders
@@ -44,15 +46,17 @@ def explain(session: CommandSession, principal: str, privilege: str, securable: 
             "because": found["reason"],
             "roles": ", ".join(found["roles"]) or "none",
             "decided by": found["decided-by"],
-            "who can grant it": ", ".join(found["granted-by"]) or _outside(found["decided-by"]),
+            "who can grant it": ", ".join(found["granted-by"]) or _granted_by_others(found["decided-by"]),
         }
     )
     print_rows(["", "object", "grantee", "privileges"], [_step(found, grant) for grant in found["grants"]])
 
 
-def _outside(decided_by: str) -> str:
+def _granted_by_others(decided_by: str) -> str:
     """Returns who can help if no grant gives the privilege."""
-    return "nobody here" if decided_by in ("grants", "nobody") else f"those who keep the policies of {decided_by}"
+    return (
+        "no principal" if decided_by in ("grants", "nobody") else f"the administrators of the policies of {decided_by}"
+    )
 
 
 def _step(found: Json, grant: Json) -> tuple[str, str, str, str]:
@@ -64,22 +68,22 @@ def _step(found: Json, grant: Json) -> tuple[str, str, str, str]:
 @click.argument("securable", metavar="[OBJECT]", default="server")
 @administers
 def matrix(session: CommandSession, securable: str) -> None:
-    """Print who may do what on OBJECT, and on what lies inside it.
+    """Print the privileges of every principal and role on OBJECT and on the objects inside it.
 
-    For OBJECT itself this lists all who hold a privilege on it; for objects inside it, those who were granted more.
+    OBJECT itself is listed with every holder of a privilege, an object inside it only with holders of further grants.
     """
     found = session.client.manage("GET", ("access", "matrix"), query={"securable": securable})
     if session.output == "json":
         print_json(found)
         return
     rows = [
-        (each["securable"], each["holder"], in_bundles(each["privileges"]), _through(each))
+        (each["securable"], each["holder"], in_bundles(each["privileges"]), _granting_sources(each))
         for each in found["holdings"]
     ]
     print_rows(["object", "who", "may", "through"], rows)
 
 
-def _through(holding: Json) -> str:
+def _granting_sources(holding: Json) -> str:
     """Returns the grants behind a privilege, except the holder's own on the object itself."""
     return ", ".join(
         f"{each['grantee']} on {each['securable']}"

@@ -27,19 +27,21 @@ T = TypeVar("T")
 
 @click.group(cls=SuggestingGroup)
 def audit() -> None:
-    """Look at the audit trail, export it and verify it."""
+    """List, export and verify the audit trail."""
 
 
 @audit.command(name="list")
-@click.option("--principal", help="Only what this principal did.")
-@click.option("--action", help="Only this, such as create-table or loadTable.")
-@click.option("--securable", default="server", help="Only this and what lies inside, such as namespace:default/sales.")
-@click.option("--outcome", type=click.Choice([ALLOWED, DENIED]), help="Only what was allowed, or denied.")
+@click.option("--principal", help="Only records of this principal.")
+@click.option("--action", help="Only this action, such as create-table or loadTable.")
+@click.option(
+    "--securable", default="server", help="Only this object and objects inside it, such as namespace:default/sales."
+)
+@click.option("--outcome", type=click.Choice([ALLOWED, DENIED]), help="Only allowed, or only denied requests.")
 @click.option("--request-id", help="Only the request with this X-Request-ID.")
 @click.option("--since", help="Only from this time on, such as 2026-01-31 or 2026-01-31T12:00:00Z.")
 @click.option("--until", help="Only before this time.")
-@click.option("--oldest-first", is_flag=True, help="In the order it happened.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--oldest-first", is_flag=True, help="Oldest first.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of records.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @setting_options("data", "database_url")
 def list_records(
@@ -57,14 +59,14 @@ def list_records(
 ) -> None:
     """Print audit records, newest first."""
     since_ms, until_ms = time_of("since", since), time_of("until", until)
-    wanted = Filter(principal, action, parse_securable(securable), outcome, request_id, since_ms, until_ms)
+    filters = Filter(principal, action, parse_securable(securable), outcome, request_id, since_ms, until_ms)
 
     async def found(store: Store) -> list[TrailRecord]:
         records: list[TrailRecord] = []
         position: Position | None = None
         while len(records) < limit:
             page, position = await search(
-                store, wanted, newest_first=not oldest_first, position=position, limit=limit - len(records)
+                store, filters, newest_first=not oldest_first, position=position, limit=limit - len(records)
             )
             records += page
             if position is None:
@@ -86,12 +88,12 @@ def _row(record: TrailRecord) -> tuple[object, ...]:
 
 @audit.command(name="export")
 @click.argument("file", type=click.File("wb"), default="-")
-@click.option("--after-seal", type=click.IntRange(min=0), default=0, help="Only what follows this seal.")
+@click.option("--after-seal", type=click.IntRange(min=0), default=0, help="Only records after this seal.")
 @setting_options("data", "database_url")
 def export_lines(settings: Settings, file: Any, after_seal: int) -> None:
     """Write every record as a line of JSON, and each seal after the records that it covers.
 
-    Keep the file elsewhere: `nunatak audit verify FILE` shows later whether anything was changed since.
+    Keep the file on another machine: `nunatak audit verify FILE` later detects changes of the audit trail.
     """
 
     async def write(store: Store) -> None:
@@ -104,12 +106,12 @@ def export_lines(settings: Settings, file: Any, after_seal: int) -> None:
 
 @audit.command(name="verify")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
-@click.option("--file-only", is_flag=True, help="Do not look at the database.")
+@click.option("--file-only", is_flag=True, help="Verify FILE only, without the database.")
 @setting_options("data", "database_url")
 def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None:
-    """Check every seal against what it covers, and an exported FILE against the database.
+    """Verify every seal against its records, and an exported FILE against the database.
 
-    Exit codes: 0 nothing was changed, 1 something was.
+    Exit codes: 0 no change found, 1 a change found.
     """
     if file_only and file is None:
         raise click.UsageError("--file-only needs a FILE.")
@@ -119,9 +121,9 @@ def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None
         with file.open("rb") as lines:
             exported = verify_export(line.rstrip(b"\n") for line in lines)
         wrong += [f"{file}: seal {broken.seal}: {broken.text}" for broken in exported.broken]
-        echo(f"{file}: up to seal {_number(exported)}, {len(exported.unsealed)} lines behind it")
+        echo(f"{file}: up to seal {_number(exported)}, {len(exported.unsealed)} lines after it")
         if file_only and exported.last is None:
-            wrong.append(f"{file}: it holds no seal, so that nothing shows whether it was changed")
+            wrong.append(f"{file}: the file has no seal, so changes cannot be detected")
     if not file_only:
         wrong += _with_store(settings, lambda store: _check(store, exported))
     for sentence in wrong:
@@ -129,9 +131,9 @@ def verify_trail(settings: Settings, file: Path | None, file_only: bool) -> None
     if wrong:
         raise click.exceptions.Exit(FOUND)
     if file_only and exported is not None and exported.unsealed:
-        echo(f"Nothing was changed up to seal {_number(exported)}; of what follows, nothing shows it.")
+        echo(f"No change up to seal {_number(exported)}; the lines after it are not sealed.")
     else:
-        echo("Nothing was changed.")
+        echo("No change found.")
 
 
 def _number(exported: Verified) -> int:
@@ -149,12 +151,12 @@ async def _check(store: Store, exported: Verified | None) -> list[str]:
         try:
             seal = await load_seal(store, number)
         except NotFound:
-            return [*wrong, f"seal {number} of the file is gone from the database"]
+            return [*wrong, f"seal {number} of the file is missing in the database"]
         if seal.hash.hex() != exported.last.hash:
-            return [*wrong, f"seal {number} of the database is another than that of the file"]
+            return [*wrong, f"seal {number} differs between the database and the file"]
     strange = await count_strange(store, exported)
     if strange:
-        wrong.append(f"{strange} of the file's lines behind seal {_number(exported)} are not in the database")
+        wrong.append(f"{strange} of the file's lines after seal {_number(exported)} are not in the database")
     return wrong
 
 

@@ -20,8 +20,8 @@ from nunatak.database.backup_manifest import BackupManifest, manifest_path
 from nunatak.settings import Settings
 
 AFTERWARDS = """\
-Metadata files that were written after the backup still lie in the warehouse; nothing points at them. Files that were
-deleted since may be missing: `nunatak fsck --repair` finds them, and writes metadata files anew from the database."""
+Metadata files written after the backup remain in the warehouse without a pointer. Files
+deleted since then may be missing: `nunatak fsck --repair` finds them and rewrites metadata files from the database."""
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 
@@ -33,7 +33,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def backup(settings: Settings, file: Path, force: bool) -> None:
     """Copy the catalog's database into FILE while the server runs.
 
-    FILE.manifest.json, which describes the content, is written beside it; keep both. Tables' files are not copied.
+    FILE.manifest.json describes the content; keep both files. Files of tables are not copied.
     """
     database = _database(settings, checks.sqlite_path)
     objects = server.open_objects(settings, checks.read_places(settings)[0])
@@ -44,10 +44,10 @@ def backup(settings: Settings, file: Path, force: bool) -> None:
 
 @click.command()
 @FILE
-@click.option("--force", is_flag=True, help="Replace the catalog that is there, and keep it beside the new one.")
+@click.option("--force", is_flag=True, help="Replace the existing database, and rename it instead of deleting it.")
 @setting_options("data", "database_url")
 def restore(settings: Settings, file: Path, force: bool) -> None:
-    """Make a backup the catalog again, in an empty place and while no server runs."""
+    """Restore the catalog's database from a backup while no server runs."""
     database = _database(settings, server.database_path)
     with _progress("restoring") as progress:
         restored = put_back(file, database, datetime.now(UTC), progress, force=force)
@@ -55,7 +55,7 @@ def restore(settings: Settings, file: Path, force: bool) -> None:
     for name in restored.applied:
         echo(f"applied {name}")
     if restored.aside is not None:
-        echo(f"the catalog that was there is now {restored.aside}")
+        echo(f"the previous database was renamed to {restored.aside}")
     echo(AFTERWARDS)
 
 
@@ -69,8 +69,8 @@ def _progress(what: str) -> Iterator[Progress]:
 def _database(settings: Settings, sqlite: Callable[[Settings], Path]) -> Database:
     if checks.on_mariadb(settings):
         raise CommandRefused(
-            "a catalog in MariaDB is backed up by MariaDB's own program",
-            hint="mariadb-dump --single-transaction; see docs/how-to/back-up-and-restore.md.",
+            "nunatak backup does not support MariaDB",
+            hint="Use mariadb-dump --single-transaction; see docs/how-to/back-up-and-restore.md.",
         )
     return settings.database_url if checks.on_postgres(settings) else sqlite(settings)
 

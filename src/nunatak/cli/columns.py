@@ -19,7 +19,7 @@ def parse_column(text: str, field_id: int) -> Json:
 def schema_of(columns: tuple[str, ...], schema: str | None) -> Json:
     """Returns the schema given by columns or as JSON; raises UsageError for both or neither."""
     if bool(columns) == bool(schema):
-        raise click.UsageError("Describe the columns with --column or with --schema, one of the two.")
+        raise click.UsageError("Describe the columns either with --column or with --schema.")
     if schema is None:
         try:
             fields = [parse_column(text, field_id) for field_id, text in enumerate(columns, 1)]

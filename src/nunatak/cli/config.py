@@ -14,15 +14,15 @@ from nunatak.settings import SETTINGS, Settings, load, without_password
 
 @click.group(cls=SuggestingGroup)
 def config() -> None:
-    """Look at the settings."""
+    """Print and check the settings."""
 
 
 @config.command()
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def check(output: str) -> None:
-    """Print every setting, its value and where it came from; fail if the server would not start with them.
+    """Print every setting, its value and its source; fail if the server would not start with them.
 
-    Nothing is opened or written: only the server finds out whether the database is reachable and the port is free.
+    Nothing is opened or written: whether the database is reachable and the port is free is not checked.
     """
     settings = load({}, os.environ)
     derived = _derived_values(settings)

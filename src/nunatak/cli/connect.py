@@ -21,15 +21,15 @@ LOGINS = {"none": NO_LOGIN, "client": CLIENT_LOGIN, "key": KEY_LOGIN}
 @click.option(
     "--login",
     type=click.Choice(list(LOGINS)),
-    help="With a client id and secret, with an API key, or without; unless given, as commands here log in themselves.",
+    help="Client id and secret, API key or no login; default: the login of this command.",
 )
 @click.option(
     "--with-secret",
     is_flag=True,
-    help="Put in what NUNATAK_CREDENTIAL or NUNATAK_TOKEN holds, instead of words to replace.",
+    help="Print the secret of NUNATAK_CREDENTIAL or NUNATAK_TOKEN instead of a placeholder.",
 )
 def connect(engine: str, uri: str, warehouse: str | None, login: str | None, with_secret: bool) -> None:
-    """Print how to wire an engine to the catalog."""
+    """Print the configuration of an engine for the catalog."""
     kind = login or _own_kind(os.environ)
     chosen = _from(os.environ, kind) if with_secret else LOGINS[kind]
     echo(wiring_lines(engine, uri, warehouse, chosen), nl=False)
@@ -50,6 +50,6 @@ def _from(environment: Mapping[str, str], kind: str) -> Login:
     if kind == "key" and token:
         return Login(token=token)
     raise SettingsError(
-        "there is no secret to put in: set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET (--login client), or "
+        "--with-secret found no secret: set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET (--login client), or "
         "NUNATAK_TOKEN to an API key (--login key); `nunatak credential create` makes either"
     )

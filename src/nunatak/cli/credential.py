@@ -22,14 +22,14 @@ HOW_TO_USE = {
 
 @click.group(cls=SuggestingGroup)
 def credential() -> None:
-    """List, create and drop the keys that principals log in with."""
+    """List, create and drop the credentials of principals."""
 
 
 @credential.command("list")
 @click.argument("principal")
 @administers
 def list_keys(session: CommandSession, principal: str) -> None:
-    """List a principal's keys; never a secret."""
+    """List a principal's credentials, without secrets."""
     found = session.client.manage("GET", ("principals", principal, "credentials"))["credentials"]
     if session.output == "json":
         print_json({"credentials": found})
@@ -57,17 +57,21 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # of what, it can sa
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d{1,6})([mhd])", str(value))
         if found is None:
-            self.fail(f"{value!r} is no duration: write 30m, 12h or 90d", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 30m, 12h or 90d", param, ctx)
         return int(found[1]) * UNITS[found[2]]
 
 
 @credential.command()
 @click.argument("principal")
-@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What it is for.")
-@click.option("--role", "roles", multiple=True, help="Good for this role only; may be repeated.")
-@click.option("--expires", type=Duration(), help="How long it is good for, as 30m, 12h or 90d; for ever unless given.")
-@click.option("--note", help="A word about it.")
-@click.option("--file", type=click.Path(path_type=Path, dir_okay=False), help="Write the secret there, not here.")
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of the credential.")
+@click.option("--role", "roles", multiple=True, help="Limit the credential to this role; may be repeated.")
+@click.option("--expires", type=Duration(), help="Lifetime, such as 30m, 12h or 90d; unlimited unless given.")
+@click.option("--note", help="Description.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the secret to this file instead of the terminal.",
+)
 @administers
 def create(
     session: CommandSession,
@@ -78,10 +82,10 @@ def create(
     note: str | None,
     file: Path | None,
 ) -> None:
-    """Create a key; its secret is shown this once."""
-    wanted = {"kind": kind, "roles": list(roles) or None, "note": note, "expires-in-seconds": expires}
+    """Create a credential; its secret is shown only once."""
+    request = {"kind": kind, "roles": list(roles) or None, "note": note, "expires-in-seconds": expires}
     out = None if file is None else _new_file(file)  # first: a secret that cannot be written would be lost
-    made = session.client.manage("POST", ("principals", principal, "credentials"), wanted)
+    made = session.client.manage("POST", ("principals", principal, "credentials"), request)
     if out is not None:
         with os.fdopen(out, "w", encoding="utf-8") as opened:
             opened.write(f"{made.pop('secret')}\n")
@@ -104,7 +108,7 @@ def create(
 @click.argument("key_id", metavar="KEY")
 @administers
 def drop(session: CommandSession, principal: str, key_id: str) -> None:
-    """Drop a key; logins with it are refused at once."""
+    """Drop a credential; logins with it are refused at once."""
     session.client.manage("DELETE", ("principals", principal, "credentials", key_id))
     if session.output == "json":
         print_json({"dropped": key_id})
@@ -113,7 +117,7 @@ def drop(session: CommandSession, principal: str, key_id: str) -> None:
 
 
 @credential.command("rotate-signing")
-@click.option("--forget-older", is_flag=True, help="Make every token worthless that was issued until now.")
+@click.option("--forget-older", is_flag=True, help="Invalidate every token issued before.")
 @administers
 def rotate_signing(session: CommandSession, forget_older: bool) -> None:
     """Sign access tokens with a new key from now on."""

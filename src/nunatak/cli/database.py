@@ -11,7 +11,7 @@ from nunatak.settings import Settings
 
 @click.group(cls=SuggestingGroup)
 def database() -> None:
-    """Look after the catalog's database."""
+    """Migrate the catalog's database."""
 
 
 @database.command()
@@ -22,4 +22,4 @@ def migrate(settings: Settings) -> None:
     for name in applied:
         echo(f"applied {name}")
     if not applied:
-        echo("nothing to do: the database is up to date")
+        echo("the database schema is up to date")

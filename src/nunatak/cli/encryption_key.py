@@ -21,16 +21,18 @@ from nunatak.settings import Settings, SettingsError
 
 T = TypeVar("T")
 Json = dict[str, Any]
-BACKUPS = "A backup of the database that is older needs the removed keys: keep them where you keep it."
+BACKUPS = "Older backups of the database need the removed keys: keep the keys with the backups."
 
 through_server = click.option(
-    "--uri", envvar="NUNATAK_URI", help="Let the catalog there do it, as one on SQLite must. [NUNATAK_URI]"
+    "--uri",
+    envvar="NUNATAK_URI",
+    help="Call the server at this address; required while a server runs on SQLite. [NUNATAK_URI]",
 )
 
 
 @click.group(cls=SuggestingGroup)
 def encryption_key() -> None:
-    """Look after the keys that encrypt secrets."""
+    """List, rotate and retire the keys that encrypt secrets."""
 
 
 @encryption_key.command(name="list")
@@ -38,12 +40,12 @@ def encryption_key() -> None:
 @output_option
 @setting_options("data", "database_url", "key_file")
 def list_keys(settings: Settings, uri: str | None, output: str) -> None:
-    """Print the keys' ids and how many secrets need each; never a key."""
+    """Print the ids of the keys and how many secrets each encrypts, without the keys."""
 
-    async def here(store: Store, vault: Vault) -> Json:
+    async def run_directly(store: Store, vault: Vault) -> Json:
         return _as_json(list_response(await rotation.list_keys(store, vault)))
 
-    found = (_ask(uri, "GET") if uri else _run(settings, here, exclusive=False))["encryption-keys"]
+    found = (_ask(uri, "GET") if uri else _run(settings, run_directly, exclusive=False))["encryption-keys"]
     if output == "json":
         print_json(found)
     else:
@@ -60,40 +62,40 @@ def _remark(key: Json) -> str:
 @through_server
 @setting_options("data", "database_url", "key_file")
 def rotate(settings: Settings, uri: str | None) -> None:
-    """Put a new key first in the key file and encrypt every secret with it.
+    """Put a new key first in the key file and re-encrypt every secret with it.
 
-    Servers keep working and notice the new key by themselves. Clients keep their secrets, API keys and access keys. If
-    it was interrupted, call it again: it goes on where it was. Then `nunatak encryption-key retire` removes the old
+    Running servers read the new key without a restart. Clients keep their secrets, API keys and access keys. After an
+    interruption, run it again: it continues. Then `nunatak encryption-key retire` removes the old
     key.
     """
 
-    async def here(store: Store, vault: Vault) -> Json:
+    async def run_directly(store: Store, vault: Vault) -> Json:
         return _as_json(rotate_response(await rotation.rotate(store, vault)))
 
-    done = _ask(uri, "POST", "rotate") if uri else _run(settings, here, exclusive=True)
-    echo(f"{done['encrypted-anew']} secrets were encrypted anew with key {done['key-id']}")
+    done = _ask(uri, "POST", "rotate") if uri else _run(settings, run_directly, exclusive=True)
+    echo(f"{done['encrypted-anew']} secrets were re-encrypted with key {done['key-id']}")
     if not done["new"]:
-        echo("This finished an earlier rotation; call it again for a new key.")
+        echo("This completed an interrupted rotation; run it again for a new key.")
 
 
 @encryption_key.command()
 @through_server
 @setting_options("data", "database_url", "key_file")
 def retire(settings: Settings, uri: str | None) -> None:
-    """Remove keys from the key file that no secret in this database needs any more."""
+    """Remove keys from the key file that encrypt no secret in this database."""
 
-    async def here(store: Store, vault: Vault) -> Json:
+    async def run_directly(store: Store, vault: Vault) -> Json:
         return {"retired": await rotation.retire(store, vault, time.time_ns() // 1_000_000)}
 
-    retired = (_ask(uri, "POST", "retire") if uri else _run(settings, here, exclusive=True))["retired"]
+    retired = (_ask(uri, "POST", "retire") if uri else _run(settings, run_directly, exclusive=True))["retired"]
     for key_id in retired:
         echo(f"removed {key_id}")
-    echo(BACKUPS if retired else "nothing to do: every key is needed")
+    echo(BACKUPS if retired else "every key is needed; none was removed")
 
 
 @encryption_key.command()
 def generate() -> None:
-    """Print a line for a key file that you keep elsewhere, such as a secret of Kubernetes; nothing is changed.
+    """Print a line for a key file kept elsewhere, such as a Kubernetes secret; nothing is changed.
 
     The first line of a key file encrypts. Where servers have copies of it, add the new line at the end of every copy
     first, then move it to the top, then call `nunatak encryption-key rotate`.
@@ -113,14 +115,14 @@ def _run(settings: Settings, work: Callable[[Store, Vault], Awaitable[T]], *, ex
         return asyncio.run(once())
     except SettingsError as error:
         if exclusive and checks.on_sqlite(settings) and "already works on" in str(error):
-            raise CommandRefused("a server works on this database", hint="Give its address with --uri.") from error
+            raise CommandRefused("a server uses this database", hint="Give its address with --uri.") from error
         raise
 
 
 def _as_json(answer: object) -> Json:
     """Returns a response as the JSON that the server would send."""
-    told: Json = msgspec.to_builtins(answer)
-    return told
+    body: Json = msgspec.to_builtins(answer)
+    return body
 
 
 def _ask(uri: str, method: str, *action: str) -> Json:

@@ -44,21 +44,21 @@ class Outcome:
 
 
 @click.command()
-@click.option("--repair", "mend", is_flag=True, help="Mend what can be mended without losing anything.")
+@click.option("--repair", "repair_findings", is_flag=True, help="Repair findings whose repair loses no data.")
 @output_option
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @setting_options("data", "database_url", "sweep_age_seconds")
-def fsck(settings: Settings, *, mend: bool, output: str, as_json: bool) -> None:
-    """Check pointers, files and logs against each other, and mend them.
+def fsck(settings: Settings, *, repair_findings: bool, output: str, as_json: bool) -> None:
+    """Check that pointers, files and logs agree, and repair them.
 
-    Checking works beside a running server. --repair on SQLite needs the server stopped; on a database that several
-    servers share it works beside them. Exit codes: 0 nothing is damaged, 1 something is, 2 the check could not run.
+    The check may run beside a server. --repair needs the server stopped on SQLite; on PostgreSQL and MariaDB it may
+    run beside servers. Exit codes: 0 no damage, 1 damage, 2 the check could not run.
     """
     checks.require_database(settings)
     try:
-        outcomes = asyncio.run(_run(settings, mend=mend))
+        outcomes = asyncio.run(_run(settings, repair_findings=repair_findings))
     except CatalogError as error:
-        raise SettingsError(f"the check could not run: {error.message}") from error
+        raise SettingsError(f"fsck could not run: {error.message}") from error
     if as_json or output == "json":
         print_json([outcome.as_json() for outcome in outcomes])
     else:
@@ -67,13 +67,13 @@ def fsck(settings: Settings, *, mend: bool, output: str, as_json: bool) -> None:
         raise click.exceptions.Exit(FOUND)
 
 
-async def _run(settings: Settings, *, mend: bool) -> list[Outcome]:
+async def _run(settings: Settings, *, repair_findings: bool) -> list[Outcome]:
     age_ms = settings.sweep_age_seconds * 1000
-    app = await server.build_app(settings, exclusive=mend)
+    app = await server.build_app(settings, exclusive=repair_findings)
     try:
         found = await _check(app.catalog, age_ms or None)
         return [
-            await _repair(app.catalog, finding, age_ms) if mend and finding.repairable else Outcome(finding)
+            await _repair(app.catalog, finding, age_ms) if repair_findings and finding.repairable else Outcome(finding)
             for finding in found
         ]
     finally:
@@ -91,7 +91,7 @@ async def _repair(catalog: Catalog, finding: Finding, age_ms: int) -> Outcome:
     try:
         return Outcome(finding, await repair(catalog, finding, age_ms))
     except CatalogError as error:
-        echo(f"{finding.object}: could not be mended: {error.message}", err=True)
+        echo(f"{finding.object}: could not be repaired: {error.message}", err=True)
         return Outcome(finding)
 
 
@@ -99,13 +99,13 @@ def _print(outcomes: list[Outcome]) -> None:
     if not outcomes:
         echo("Everything agrees.")
         return
-    columns = ("severity", "kind", "object", "what", "what to do")
+    columns = ("severity", "kind", "object", "finding", "repair")
     rows = []
     for outcome in outcomes:
         finding = outcome.finding
-        advice = f"mended: {outcome.done}" if outcome.done else finding.hint
+        advice = f"repaired: {outcome.done}" if outcome.done else finding.hint
         rows.append((finding.severity, finding.kind, finding.object, finding.text, advice))
     print_rows(columns, rows)
-    mended = sum(outcome.done is not None for outcome in outcomes)
+    repaired = sum(outcome.done is not None for outcome in outcomes)
     damage = sum(outcome.is_damage for outcome in outcomes)
-    echo(f"{count_text(len(outcomes), 'finding')}: {mended} mended, {damage} left that are damage.")
+    echo(f"{count_text(len(outcomes), 'finding')}: {repaired} repaired, {damage} damaged and not repaired.")

@@ -22,8 +22,8 @@ def grant() -> None:
 
 
 @grant.command("list")
-@click.option("--grantee", help="Only what principal:NAME or role:NAME was granted.")
-@click.option("--object", "securable", help="Only what was granted on this object itself.")
+@click.option("--grantee", help="Only grants to principal:NAME or role:NAME.")
+@click.option("--object", "securable", help="Only grants on this object itself.")
 @administers
 def list_grants(session: CommandSession, grantee: str | None, securable: str | None) -> None:
     """List grants."""
@@ -53,7 +53,7 @@ def list_grants(session: CommandSession, grantee: str | None, securable: str | N
     nunatak grant add role:analyst READ namespace:default/sales
 
 {MEANINGS}
-    Nobody grants what they do not hold themselves.
+    A principal can grant only privileges that it holds.
     """
 )
 @click.argument("grantee")
@@ -70,13 +70,13 @@ def add(session: CommandSession, grantee: str, privileges: str, securable: str) 
 
 
 @grant.command(
-    help=f"""Take away what was granted on this very object.
+    help=f"""Remove privileges granted on the object itself.
 
     \b
     nunatak grant remove role:analyst READ namespace:default/sales
 
 {MEANINGS}
-    What is inherited is removed where it was granted; `nunatak access explain` says where that is.
+    Remove an inherited privilege from the object it was granted on; `nunatak access explain` shows which one.
     """
 )
 @click.argument("grantee")

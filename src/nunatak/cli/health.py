@@ -19,14 +19,14 @@ PAGE, DEEP_PAGE = 50, 5  # tables per request, and so per step of the progress b
 
 @click.command()
 @click.argument("name", type=NAMESPACE, required=False, metavar="[TABLE|NAMESPACE]")
-@click.option("--deep", is_flag=True, help="Read the manifests, too: slower, and exact for every partition.")
+@click.option("--deep", is_flag=True, help="Also read the manifests: slower, and exact for every partition.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@click.option("--below", type=click.IntRange(1, 101), default=101, help="Only tables with a score below this.")
+@click.option("--below", type=click.IntRange(1, 101), default=101, help="Only tables with a lower score.")
 @talks_to_server
 def health(session: CommandSession, name: Levels | None, deep: bool, as_json: bool, below: int) -> None:
-    """Score tables, and say what would help them.
+    """Print the health scores of tables, and how to improve them.
 
-    A table without fault has 100 points.
+    The best score is 100.
 
     \b
     nunatak health sales.orders        one table, check by check
@@ -70,7 +70,7 @@ def _progress(client: Client, name: Levels | None) -> Iterator[Any]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         total = None if name is None or not console.is_terminal else sum(1 for _ in client.list_tables(name))
-        bar = progress.add_task("Looking at tables", total=total)
+        bar = progress.add_task("Scoring tables", total=total)
         yield lambda count: progress.advance(bar, count)
 
 
@@ -110,10 +110,10 @@ def _row(table: Json) -> tuple[object, ...]:
     if "error" in table:
         return "?", name, "", "", table["error"], ""
     worst, facts = table["checks"][0], table["facts"]
-    told = f"{worst['check']} -{worst['points']}" if worst["points"] else ""
+    penalty = f"{worst['check']} -{worst['points']}" if worst["points"] else ""
     size = "?" if facts["data-bytes"] is None else size_of(facts["data-bytes"])
     files = "?" if facts["data-files"] is None else facts["data-files"]
-    return table["score"], name, files, size, told, worst["fix"] if worst["points"] else ""
+    return table["score"], name, files, size, penalty, worst["fix"] if worst["points"] else ""
 
 
 def _value(check: Json) -> str:

@@ -15,19 +15,19 @@ from nunatak.cli.output import echo
 from nunatak.settings import Settings, SettingsError
 
 NEXT = """\
-Start the catalog with NUNATAK_AUTH=embedded. Commands on this machine that use this data folder log in with that file
-by themselves, at that server alone; elsewhere set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET, which is also what
-engines call `credential`."""
+Start the catalog with NUNATAK_AUTH=embedded. Commands that use this data folder log in to its server with that file.
+Elsewhere set NUNATAK_CREDENTIAL to CLIENT-ID:CLIENT-SECRET; engines call it
+`credential`."""
 
 
 @click.command()
-@click.option("--new-secret", is_flag=True, help="Give the administrator a new secret; the old one opens nothing then.")
+@click.option("--new-secret", is_flag=True, help="Give the administrator a new secret; the old one becomes invalid.")
 @setting_options("data", "database_url", "key_file")
 def init(settings: Settings, new_secret: bool) -> None:
-    """Make the first administrator.
+    """Create the first administrator.
 
-    Its client id and secret go into the file admin.json of the data folder, readable for you alone, and are printed
-    nowhere. Where there is an administrator already, nothing is changed.
+    Its client id and secret are written to admin.json in the data folder, readable by you only, and are not
+    printed. If the catalog has an administrator, nothing is changed.
     """
     server.make_folder(settings.data)
     file = settings.data / ADMIN_FILE
@@ -38,10 +38,10 @@ def init(settings: Settings, new_secret: bool) -> None:
     except AdministratorExists:  # from before, or created by a concurrent `init`
         if new_secret:
             raise
-        echo("nothing to do: the catalog has an administrator")
+        echo("the catalog already has an administrator")
         echo(_where(file))
         return
-    echo(f"made the administrator admin; its client id and secret are in {file}")
+    echo(f"created the administrator admin; its client id and secret are in {file}")
     echo(NEXT)
 
 
@@ -62,7 +62,7 @@ async def _bootstrap(settings: Settings, file: Path, *, new_secret: bool) -> Non
             raise
         raise CommandRefused(
             str(error),
-            hint="While a server runs, ask it instead: `nunatak principal create`, `nunatak credential create "
+            hint="While a server runs, use instead: `nunatak principal create`, `nunatak credential create "
             "--kind client` and `nunatak grant add principal:NAME SERVER_ADMIN server`.",
         ) from error
 
@@ -70,4 +70,4 @@ async def _bootstrap(settings: Settings, file: Path, *, new_secret: bool) -> Non
 def _where(file: Path) -> str:
     if file.exists():
         return f"its client id and secret are in {file}"
-    return f"{file} is not here: ask an administrator for a key, or run `nunatak init --new-secret`"
+    return f"{file} does not exist: ask an administrator for a credential, or run `nunatak init --new-secret`"

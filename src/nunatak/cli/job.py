@@ -20,10 +20,10 @@ def job() -> None:
 
 @job.command("list")
 @click.argument("securable", metavar="[OBJECT]", required=False)
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of jobs.")
 @talks_to_server
 def list_jobs(session: CommandSession, securable: str | None, limit: int) -> None:
-    """List the jobs on OBJECT and inside it, newest first; those of the warehouse unless given."""
+    """List the jobs on OBJECT and inside it, newest first; default: all jobs of the warehouse."""
     query = {"securable": securable or securable_of(session.client, ()), "pageSize": str(limit)}
     found = session.client.manage("GET", ("maintenance", "jobs"), query=query)["jobs"]
     if session.output == "json":
@@ -59,7 +59,7 @@ def show(session: CommandSession, job_id: int) -> None:
 @click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
 @administers
 def cancel(session: CommandSession, job_id: int) -> None:
-    """Cancel a job; the worker of one that runs stops within half a minute."""
+    """Cancel a job; its worker stops within 30 seconds."""
     session.client.manage("POST", ("maintenance", "jobs", str(job_id), "cancel"))
     if session.output == "json":
         print_json({"cancelled": job_id})

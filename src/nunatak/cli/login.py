@@ -34,22 +34,22 @@ def find_login(uri: str, environment: Mapping[str, str]) -> CommandLogin:
     The environment applies to any catalog that the user names. The file's secret is sent only to the server that runs
     on this data folder and the file's database, never to another server on this machine.
     """
-    token, given = environment.get("NUNATAK_TOKEN"), environment.get("NUNATAK_CREDENTIAL")
+    token, credential = environment.get("NUNATAK_TOKEN"), environment.get("NUNATAK_CREDENTIAL")
     if token:
         return CommandLogin(token=token)
-    if given:
-        client_id, colon, secret = given.partition(":")
+    if credential:
+        client_id, colon, secret = credential.partition(":")
         if not colon:
             raise SettingsError("NUNATAK_CREDENTIAL has no colon: write CLIENT-ID:CLIENT-SECRET")
         return CommandLogin(credential=ClientCredential(client_id, secret))
     data = _data_folder(environment)
-    kept = None if data is None else _read_admin_file(data)
-    if data is None or kept is None:
+    admin = None if data is None else _read_admin_file(data)
+    if data is None or admin is None:
         return CommandLogin()
     address = find_address(data, uri)
-    if address is None or kept.get("catalog") != address.catalog or not address.answers(uri):
+    if address is None or admin.get("catalog") != address.catalog or not address.answers(uri):
         return CommandLogin()
-    return CommandLogin(credential=ClientCredential(kept["client-id"], kept["client-secret"]))
+    return CommandLogin(credential=ClientCredential(admin["client-id"], admin["client-secret"]))
 
 
 def has_admin_file(environment: Mapping[str, str]) -> bool:
@@ -64,7 +64,7 @@ def login_hint(environment: Mapping[str, str]) -> str:
     if data is None or _read_admin_file(data) is None:
         return HOW_TO_LOG_IN + ON_ITS_MACHINE
     served = list_addresses(data)
-    where = f"at {', '.join(each.uri for each in served)} alone" if served else "while that server runs"
+    where = f"only at {', '.join(each.uri for each in served)}" if served else "while that server runs"
     how = f": {export_line(served[0].uri)}" if len(served) == 1 else "."
     return f"{HOW_TO_LOG_IN}{data / ADMIN_FILE} is sent to the server of that folder, {where}{how}"
 
@@ -97,8 +97,8 @@ def _data_folder(environment: Mapping[str, str]) -> Path | None:
 
 def _read_admin_file(data: Path) -> dict[str, str] | None:
     try:
-        kept = json.loads((data / ADMIN_FILE).read_text("utf-8"))
+        admin = json.loads((data / ADMIN_FILE).read_text("utf-8"))
     except (OSError, ValueError):  # missing, unreadable or not JSON
         return None
-    wanted = ("client-id", "client-secret")
-    return kept if isinstance(kept, dict) and all(isinstance(kept.get(key), str) for key in wanted) else None
+    required = ("client-id", "client-secret")
+    return admin if isinstance(admin, dict) and all(isinstance(admin.get(key), str) for key in required) else None

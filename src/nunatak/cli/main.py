@@ -19,33 +19,36 @@ from nunatak.terminal import with_printable_message
 # import no command: `nunatak --help` takes a tenth of a second.
 COMMANDS = {
     "serve": ("nunatak.cli.serve:serve", "Start the catalog."),
-    "init": ("nunatak.cli.init:init", "Make the first administrator."),
-    "connect": ("nunatak.cli.connect:connect", "Print how to wire an engine to the catalog."),
+    "init": ("nunatak.cli.init:init", "Create the first administrator."),
+    "connect": ("nunatak.cli.connect:connect", "Print the configuration of an engine for the catalog."),
     "namespace": ("nunatak.cli.namespace:namespace", "List, show, create and drop namespaces."),
     "table": ("nunatak.cli.table:table", "List, show, create, drop and rename tables."),
     "view": ("nunatak.cli.view:view", "List, show, create, drop and rename views."),
-    "register": ("nunatak.cli.register:register", "Add a table or view whose metadata file exists already."),
-    "search": ("nunatak.cli.search:search", "Find tables and views by a part of their name."),
+    "register": ("nunatak.cli.register:register", "Register an existing table or view by its metadata file."),
+    "search": ("nunatak.cli.search:search", "Find tables and views by part of their name."),
     "warehouse": ("nunatak.cli.warehouse:warehouse", "List, show, create, change, check and drop warehouses."),
     "principal": ("nunatak.cli.principal:principal", "List, show, create, disable and drop principals."),
-    "role": ("nunatak.cli.role:role", "List, create and drop roles, and look after their members."),
+    "role": ("nunatak.cli.role:role", "List, create and drop roles, and manage their members."),
     "grant": ("nunatak.cli.grant:grant", "List, add and remove grants."),
-    "credential": ("nunatak.cli.credential:credential", "List, create and drop the keys that principals log in with."),
-    "access": ("nunatak.cli.access:access", "Explain who may do what."),
-    "health": ("nunatak.cli.health:health", "Score tables, and say what would help them."),
-    "policy": ("nunatak.cli.policy:policy", "Set, show, drop and explain what is to be done to tables."),
+    "credential": ("nunatak.cli.credential:credential", "List, create and drop the credentials of principals."),
+    "access": ("nunatak.cli.access:access", "Explain the privileges of principals."),
+    "health": ("nunatak.cli.health:health", "Print the health scores of tables, and how to improve them."),
+    "policy": ("nunatak.cli.policy:policy", "Set, show, drop and explain maintenance policies."),
     "job": ("nunatak.cli.job:job", "List, show and cancel maintenance jobs."),
     "get": ("nunatak.cli.get:get", "Answer one GET request without a running server."),
-    "config": ("nunatak.cli.config:config", "Look at the settings."),
+    "config": ("nunatak.cli.config:config", "Print and check the settings."),
     "backup": ("nunatak.cli.backup:backup", "Copy the catalog's database into FILE while the server runs."),
     "restore": (
         "nunatak.cli.backup:restore",
-        "Make a backup the catalog again, in an empty place and while no server runs.",
+        "Restore the catalog's database from a backup while no server runs.",
     ),
-    "database": ("nunatak.cli.database:database", "Look after the catalog's database."),
-    "fsck": ("nunatak.cli.fsck:fsck", "Check pointers, files and logs against each other, and mend them."),
-    "encryption-key": ("nunatak.cli.encryption_key:encryption_key", "Look after the keys that encrypt secrets."),
-    "audit": ("nunatak.cli.audit:audit", "Look at the audit trail, export it and verify it."),
+    "database": ("nunatak.cli.database:database", "Migrate the catalog's database."),
+    "fsck": ("nunatak.cli.fsck:fsck", "Check that pointers, files and logs agree, and repair them."),
+    "encryption-key": (
+        "nunatak.cli.encryption_key:encryption_key",
+        "List, rotate and retire the keys that encrypt secrets.",
+    ),
+    "audit": ("nunatak.cli.audit:audit", "List, export and verify the audit trail."),
     "version": ("nunatak.cli.version:version", "Print the version."),
 }
 
@@ -123,8 +126,8 @@ class LazyGroup(SuggestingGroup):
         except ConnectionError as error:  # the base of client.ServerUnreachable; importing client.py would be slow
             raise Unreachable(str(error)) from error
         except OSError as error:  # an unreadable or unwritable file, a full disk
-            said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            raise click.ClickException(said) from error
+            message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise click.ClickException(message) from error
 
 
 @click.group(

@@ -17,7 +17,7 @@ def namespace() -> None:
 
 @namespace.command("list")
 @click.argument("parent", type=NAMESPACE, required=False)
-@click.option("--recursive", "-r", is_flag=True, help="Also what lies below.")
+@click.option("--recursive", "-r", is_flag=True, help="Also list nested namespaces.")
 @talks_to_server
 def list_namespaces(session: CommandSession, parent: Levels | None, recursive: bool) -> None:
     """List the namespaces in PARENT, or at the top."""

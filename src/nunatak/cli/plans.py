@@ -16,12 +16,12 @@ def print_decisions(decisions: Iterable[Json]) -> None:
 
 def because(decision: Json) -> str:
     until = [each["until-ms"] for each in decision["holds"] if each["until-ms"] is not None]
-    told = str(decision["because"])
+    reason = str(decision["because"])
     if until:
-        told += f"; not before {time_of(max(until))}"
+        reason += f"; not before {time_of(max(until))}"
     if decision["overridden-by"]:
-        told += f" (the table says {', '.join(decision['overridden-by'].values())})"
-    return told
+        reason += f" (the table says {', '.join(decision['overridden-by'].values())})"
+    return reason
 
 
 def gains_of(gains: Iterable[Json]) -> str:

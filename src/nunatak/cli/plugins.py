@@ -16,10 +16,10 @@ GROUP = "nunatak.commands"
 # The commands of nunatak_spark, with the extra to install and their line in `--help`. They are repeated here so that
 # help imports nothing, and so that a server without nunatak_spark can say what to install.
 SPARK_COMMANDS = {
-    "maintain": ("spark", "Have done to tables what policies ask for, or you."),
-    "report": ("spark", "Write a page about what happened: plots, figures, and what would help."),
-    "spark": ("spark", "Prepare PySpark for the catalog, and run a worker on it."),
-    "migrate": ("migration", "Bring the tables of another catalog here, with proof."),
+    "maintain": ("spark", "Run maintenance jobs: those due by policy, or one by name."),
+    "report": ("spark", "Write a report page from telemetry: plots, figures and recommendations."),
+    "spark": ("spark", "Configure PySpark for the catalog, and run a maintenance worker."),
+    "migrate": ("migration", "Migrate tables from another catalog, and verify them."),
 }
 
 

@@ -29,12 +29,12 @@ MEANINGS = f"""\
 
 @click.group(cls=SuggestingGroup)
 def policy() -> None:
-    """Set, show, drop and explain what is to be done to tables."""
+    """Set, show, drop and explain maintenance policies."""
 
 
 @policy.command(
     "set",
-    help=f"""Set a policy on an object, for it and everything inside it. The nearest one of each type counts.
+    help=f"""Set a policy on an object, for it and everything inside it. The nearest policy of each type applies.
 
     \b
     nunatak policy set snapshot-expiry namespace:default/sales max-snapshot-age-seconds=7d min-snapshots-to-keep=10
@@ -42,7 +42,7 @@ def policy() -> None:
         trigger.small-file-percent=40 budget.window.start=22:00 budget.window.end=06:00
 
 {MEANINGS}
-    FIELD=VALUE names a field with dots between its parts. Seconds may be written 90s, 15m, 6h or 7d, bytes 64MiB or
+    FIELD is the path of a field, joined by dots. Seconds may be written 90s, 15m, 6h or 7d, bytes 64MiB or
     2GiB, and lists with commas.
     """,
 )
@@ -50,7 +50,7 @@ def policy() -> None:
 @click.argument("securable", metavar="OBJECT")
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The policy as JSON.")
-@click.option("--disabled", is_flag=True, help="Nothing is done here, whatever policies further out say.")
+@click.option("--disabled", is_flag=True, help="Disable this type of job here, overriding inherited policies.")
 @administers
 def set_policy(
     session: CommandSession, kind: str, securable: str, fields: tuple[str, ...], file: Path | None, disabled: bool
@@ -101,7 +101,7 @@ def value_of(field: str, text: str) -> Any:
 
 @policy.command()
 @click.argument("securable", metavar="OBJECT")
-@click.option("--inside", is_flag=True, help="What is set on it and inside it, in place of what counts for it.")
+@click.option("--inside", is_flag=True, help="List policies set on it and inside it instead of those that apply to it.")
 @administers
 def show(session: CommandSession, securable: str, inside: bool) -> None:
     """Show the policies that apply to an object, and where they are set."""
@@ -145,7 +145,7 @@ def _when(attached: Json) -> str:
 @click.argument("securable", metavar="OBJECT")
 @administers
 def drop(session: CommandSession, kind: str, securable: str) -> None:
-    """Drop a policy from an object; then that of the nearest object around it applies, if there is one."""
+    """Drop a policy from an object; then the inherited policy applies, if there is one."""
     session.client.manage("DELETE", ("policies",), query={"securable": securable, "type": kind})
     if session.output == "json":
         print_json({"dropped": kind, "securable": securable})
@@ -157,7 +157,7 @@ def drop(session: CommandSession, kind: str, securable: str) -> None:
 @click.argument("name", type=NAME, metavar="TABLE")
 @talks_to_server
 def explain(session: CommandSession, name: Levels) -> None:
-    """Say for each type of job whether it is due, which policy decides, and why or why not.
+    """Show for each type of job whether it is due, which policy decides, and the reason.
 
     \b
     nunatak policy explain sales.orders

@@ -7,7 +7,7 @@ from nunatak.cli.main import SuggestingGroup
 from nunatak.cli.options import CommandSession, administers
 from nunatak.cli.output import echo, print_facts, print_json, print_rows, time_of
 
-note_option = click.option("--note", help="A word about it.")
+note_option = click.option("--note", help="Description.")
 
 
 @click.group(cls=SuggestingGroup)
@@ -58,7 +58,7 @@ def show(session: CommandSession, name: str) -> None:
 @click.option("--role", "roles", multiple=True, help="Make it a member of this role; may be repeated.")
 @administers
 def create(session: CommandSession, name: str, note: str | None, roles: tuple[str, ...]) -> None:
-    """Create a principal; `nunatak credential create` gives it a key."""
+    """Create a principal; `nunatak credential create` creates a credential for it."""
     created = session.client.manage("POST", ("principals",), {"name": name, "note": note})
     for role in roles:
         session.client.manage("POST", ("roles", role, "members"), {"principal": name})
@@ -72,7 +72,7 @@ def create(session: CommandSession, name: str, note: str | None, roles: tuple[st
 @click.argument("name")
 @administers
 def disable(session: CommandSession, name: str) -> None:
-    """Disable a principal: it may do nothing until it is enabled again."""
+    """Disable a principal: all its requests are refused until it is enabled again."""
     _set_disabled(session, name, "disabled", disabled=True)
 
 

@@ -11,11 +11,11 @@ from nunatak.client import Levels
 @click.command()
 @click.argument("name", type=NAME)
 @click.argument("metadata_location")
-@click.option("--overwrite", is_flag=True, help="Move the table of that name to this metadata file.")
+@click.option("--overwrite", is_flag=True, help="Point an existing table of that name to this metadata file.")
 @click.option("--view", "is_view", is_flag=True, help="The file describes a view.")
 @talks_to_server
 def register(session: CommandSession, name: Levels, metadata_location: str, overwrite: bool, is_view: bool) -> None:
-    """Add a table or view whose metadata file exists already."""
+    """Register an existing table or view by its metadata file."""
     if is_view and overwrite:
         raise click.UsageError("--overwrite is for tables; drop the view first.")
     if is_view:

@@ -10,7 +10,7 @@ from nunatak.cli.principal import note_option
 
 @click.group(cls=SuggestingGroup)
 def role() -> None:
-    """List, create and drop roles, and look after their members."""
+    """List, create and drop roles, and manage their members."""
 
 
 @role.command("list")

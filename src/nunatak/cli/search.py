@@ -12,7 +12,7 @@ from nunatak.cli.output import print_json, print_rows
 @click.option("--type", "kind", type=click.Choice(["table", "view"]), help="Only these.")
 @talks_to_server
 def search(session: CommandSession, query: str, kind: str | None) -> None:
-    """Find tables and views by a part of their name."""
+    """Find tables and views by part of their name."""
     found = list(session.client.search(query, kind))
     if session.output == "json":
         print_json({"results": found})

@@ -19,7 +19,7 @@ SHOWN_ENGINES = {"PyIceberg": "pyiceberg", "Spark": "spark", "DuckDB": "duckdb",
 
 
 @click.command()
-@click.option("--memory", is_flag=True, help="Keep the catalog in memory, for tests: nothing is left when it stops.")
+@click.option("--memory", is_flag=True, help="Keep the catalog in memory, for tests; it is lost when the server stops.")
 @setting_options("host", "port", "data", "database_url", "workers")
 def serve(settings: Settings, memory: bool) -> None:
     """Start the catalog."""
@@ -38,7 +38,7 @@ def announce(uri: str, *, settings: Settings) -> None:
     """Prints the address, alone on the first line for programs that wait for it, then how to connect."""
     login = _login(settings)
     echo(f"listening on {uri}")
-    echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Copy what you need:\n")
+    echo(f"\nThe catalog is ready at {uri} - Ctrl-C stops it. Configuration of clients:\n")
     exports = exports_for_commands(uri, settings)
     if exports:
         echo("--- nunatak commands in another terminal\n" + "".join(f"{line}\n" for line in exports))

@@ -46,8 +46,8 @@ def show(session: CommandSession, name: Levels) -> None:
 @table.command()
 @click.argument("name", type=NAME)
 @click.option("--column", "columns", multiple=True, metavar="NAME:TYPE[!]", help="A column; ! means not null.")
-@click.option("--schema", metavar="JSON", help="The whole schema as Iceberg writes it, for nested types.")
-@click.option("--location", help="Where the table lies; inside the warehouse unless given.")
+@click.option("--schema", metavar="JSON", help="The schema as Iceberg JSON, for nested types.")
+@click.option("--location", help="Location of the table; chosen inside the warehouse unless given.")
 @properties_option
 @talks_to_server
 def create(
@@ -76,10 +76,10 @@ def create(
 
 @table.command()
 @click.argument("name", type=NAME)
-@click.option("--purge", is_flag=True, help="Also delete the table's files; they cannot be brought back.")
+@click.option("--purge", is_flag=True, help="Also delete the table's files; they cannot be restored.")
 @talks_to_server
 def drop(session: CommandSession, name: Levels, purge: bool) -> None:
-    """Drop a table; its files stay unless --purge is given."""
+    """Drop a table; its files are kept unless --purge is given."""
     session.client.drop_table(name, purge=purge)
     if session.output == "json":
         print_json({"dropped": name, "purged": purge})
@@ -92,7 +92,7 @@ def drop(session: CommandSession, name: Levels, purge: bool) -> None:
 @click.argument("new_name", type=NAMESPACE, metavar="NEW_NAME")
 @talks_to_server
 def rename(session: CommandSession, name: Levels, new_name: Levels) -> None:
-    """Rename a table; NEW_NAME without a namespace stays in the same one."""
+    """Rename a table; NEW_NAME without a namespace keeps the namespace."""
     destination = beside(name, new_name)
     session.client.rename_table(name, destination)
     if session.output == "json":

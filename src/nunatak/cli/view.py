@@ -59,9 +59,9 @@ def show(session: CommandSession, name: Levels) -> None:
 @view.command()
 @click.argument("name", type=NAME)
 @click.option("--sql", required=True, help="The query.")
-@click.option("--dialect", default="spark", show_default=True, help="Whose SQL it is.")
+@click.option("--dialect", default="spark", show_default=True, help="SQL dialect.")
 @click.option("--column", "columns", multiple=True, metavar="NAME:TYPE[!]", help="A column of the result.")
-@click.option("--schema", metavar="JSON", help="The whole schema as Iceberg writes it, for nested types.")
+@click.option("--schema", metavar="JSON", help="The schema as Iceberg JSON, for nested types.")
 @properties_option
 @talks_to_server
 def create(
@@ -115,7 +115,7 @@ def drop(session: CommandSession, name: Levels) -> None:
 @click.argument("new_name", type=NAMESPACE, metavar="NEW_NAME")
 @talks_to_server
 def rename(session: CommandSession, name: Levels, new_name: Levels) -> None:
-    """Rename a view; NEW_NAME without a namespace stays in the same one."""
+    """Rename a view; NEW_NAME without a namespace keeps the namespace."""
     destination = beside(name, new_name)
     session.client.rename_view(name, destination)
     if session.output == "json":

@@ -21,7 +21,7 @@ def warehouse() -> None:
 @warehouse.command("list")
 @administers
 def list_warehouses(session: CommandSession) -> None:
-    """List the warehouses that you may see."""
+    """List the warehouses visible to you."""
     found = list(session.client.manage_pages(("warehouses",), "warehouses"))
     if session.output == "json":
         print_json({"warehouses": found})
@@ -135,7 +135,7 @@ def check(session: CommandSession, name: str) -> None:
 @click.argument("name")
 @administers
 def drop(session: CommandSession, name: str) -> None:
-    """Drop an empty warehouse; files stay where they are."""
+    """Drop an empty warehouse; its files are kept."""
     session.client.manage("DELETE", ("warehouses", name))
     if session.output == "json":
         print_json({"dropped": name})

@@ -1,4 +1,4 @@
-"""`nunatak maintain`: what is to be done to tables now, shown, handed to the workers, or done here."""
+"""`nunatak maintain`: plans maintenance jobs, and queues them for workers or runs them in this process."""
 
 import click
 
@@ -20,15 +20,17 @@ LATEST = 100  # jobs of a table among which one that waits is looked for
 @click.command(epilog=EXIT_CODES)
 @click.argument("job", type=click.Choice([EVERYTHING, *TYPES]), default=EVERYTHING)
 @click.argument("name", type=NAMESPACE, required=False, metavar="[TABLE|NAMESPACE]")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and why, and do nothing.")
-@click.option("--run", is_flag=True, help="Do it here and now on Spark, instead of leaving it to the workers.")
+@click.option("--dry-run", is_flag=True, help="Print the plan with its reasons; queue and run nothing.")
+@click.option(
+    "--run", is_flag=True, help="Run the jobs now in this process on Spark instead of queueing them for workers."
+)
 @runs_spark
 @talks_to_server
 def maintain(session: CommandSession, job: str, name: Levels | None, dry_run: bool, run: bool, where: Where) -> None:
-    """Have done to tables what policies ask for, or you.
+    """Run maintenance jobs: those due by policy, or one by name.
 
-    The jobs are left to the workers; `nunatak job list` shows what becomes of them. With --run they are done here.
-    A dry run is told from metadata alone; with --run, Spark looks closer, and still changes nothing.
+    Jobs are queued for workers; `nunatak job list` shows their state. With --run this process runs them.
+    A dry run reads metadata only; together with --run, Spark also reads manifests, and changes nothing.
 
     \b
     nunatak maintain --dry-run               the plan for all tables of the warehouse
@@ -74,13 +76,13 @@ def _add(session: CommandSession, job: str, name: Levels | None) -> None:
 
 
 def _asked(session: CommandSession, job: str, name: Levels | None, *, dry_run: bool = False) -> list[Json]:
-    """The jobs that are due in the place, or the one that is asked for; added unless it is a dry run."""
+    """Returns the jobs due in a namespace or table, or the requested one; queues them unless it is a dry run."""
     client = session.client
     securable, is_table = place_of(client, name)
     body: Json = {"securable": securable, "dry-run": dry_run}
     if job != EVERYTHING:
         if not is_table:
-            raise click.UsageError(f"{job} is asked for on a table; write `all` for what is due in a namespace")
+            raise click.UsageError(f"{job} needs the name of a table; write `all` for the jobs due in a namespace")
         body["type"] = TYPES[job]
     added: list[Json] = []
     while True:
@@ -92,7 +94,7 @@ def _asked(session: CommandSession, job: str, name: Levels | None, *, dry_run: b
 
 
 def _run(session: CommandSession, where: Where, job: str, name: Levels | None) -> int:
-    """Do what is due in a place, as a worker would; or one job, which is taken from the workers if it waits already."""
+    """Runs the due jobs as a worker would, or one job; a job that is already queued is leased."""
     securable, _ = place_of(session.client, name)
     if job == EVERYTHING:
         return run_due(session, where, securable)
@@ -112,7 +114,7 @@ def _number_of(session: CommandSession, job: str, name: Levels | None, securable
 
 
 def _rows(table: Json) -> list[tuple[str, str, str, str]]:
-    """What is due or held; the rest has nothing to say."""
+    """Returns rows for the jobs that are due or held back."""
     if "error" in table:
         return [("", "?", table["error"], "")]
     spoken = (each for each in table["decisions"] if each["state"] in ("due", "held"))

@@ -1,4 +1,4 @@
-"""`nunatak migrate …`: bring the tables of another catalog here, with proof, and back if need be."""
+"""`nunatak migrate …`: migrates tables from another catalog, verifies them, and rolls back."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -53,14 +53,14 @@ from nunatak_spark.migration.table_plans import plan_tables
 from nunatak_spark.migration.target_checks import SETTING, allowed_locations_value
 from nunatak_spark.migration.verification import verify as verify_pair
 
-STUCK = 1  # the exit code: a table did not get through
+STUCK = 1  # the exit code: a table failed
 
-EXIT_CODES = "Exit codes: 0 done, 1 refused, or a table did not get through, 2 wrong usage, 3 server not reachable."
+EXIT_CODES = "Exit codes: 0 done, 1 refused, or a table failed, 2 wrong usage, 3 server not reachable."
 
 
 @click.group(cls=SuggestingGroup, epilog=EXIT_CODES)
 def migrate() -> None:
-    """Bring the tables of another catalog here, with proof.
+    """Migrate tables from another catalog, and verify them.
 
     \b
     nunatak migrate inventory --hive thrift://metastore:9083
@@ -71,7 +71,7 @@ def migrate() -> None:
     nunatak migrate retire
     nunatak migrate report --to report.html
 
-    Every command can be run again, also after it was killed: it goes on where things stand. Nothing here deletes a
+    Every command can be run again, also after an interruption: it continues. Nothing here deletes a
     file of a table.
     """
 
@@ -89,20 +89,22 @@ Choose = Callable[[Step], Choice]
 @click.option("--hadoop", metavar="PATH", help="A Hadoop catalog: the folder that holds it.")
 @click.option("--rest", metavar="URI", help="Any Iceberg REST catalog. [NUNATAK_SOURCE_TOKEN, …_CREDENTIAL]")
 @click.option("--folder", "files", metavar="PATH", help="Plain Parquet, ORC, Avro, CSV or JSON files in folders.")
-@click.option("--as", "name", help="What to call the source here and in Spark; of a JDBC catalog, its own name.")
+@click.option("--as", "name", help="Name of the source, also in Spark; for a JDBC catalog, the catalog's own name.")
 @click.option("--user", help="For JDBC. [NUNATAK_SOURCE_PASSWORD]")
 @click.option("--source-warehouse", help="For REST: the warehouse of the source.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="For REST: sent with each request.")
-@click.option("--endpoint", help="For Glue: another address than Amazon's.")
+@click.option("--endpoint", help="For Glue: endpoint other than Amazon's.")
 @click.option("--region", help="For Glue.")
 @click.option("--catalog-id", help="For Glue: the catalog of another account.")
-@click.option("--format", "kind", help="For folders: the format of all files, if their names do not tell.")
+@click.option("--format", "kind", help="For folders: the format of all files, if their names do not show it.")
 @click.option("--read", multiple=True, metavar="KEY=VALUE", help="For folders: an option of Spark's reader.")
-@click.option("--infer-types", is_flag=True, help="For folders: guess types from text; else all of it is strings.")
-@click.option("--property", "more", multiple=True, metavar="KEY=VALUE", help="Of the source's catalog in Spark.")
+@click.option(
+    "--infer-types", is_flag=True, help="For folders: infer types from text; otherwise all columns are strings."
+)
+@click.option("--property", "more", multiple=True, metavar="KEY=VALUE", help="Property of the source's Spark catalog.")
 @runs
 def inventory(run: MigrationRun, output: str, **given: Any) -> None:
-    """Look at what a source holds, and remember it. Nothing is changed. Repeat it for each source."""
+    """List the tables of a source and save the list. Nothing is changed. Repeat it for each source."""
     source = _source(run, given)
     _show(take_inventory(run, source), output)
 
@@ -147,11 +149,15 @@ def _jdbc_source(
 @migrate.command()
 @click.option("--include", multiple=True, metavar="PATTERN", help="Only these, such as 'sales.*' or 'hive:sales.*'.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Not these.")
-@click.option("--copy", multiple=True, metavar="PATTERN", help="Read and write these anew, whatever they are.")
-@click.option("--adopt", is_flag=True, help="The target serves the very database of the JDBC source.")
-@click.option("--into", type=NAMESPACE, default=None, help="Put every namespace into this one.")
-@click.option("--map", "renamed", multiple=True, metavar="NAMESPACE=NAMESPACE", help="What a namespace becomes.")
-@click.option("--wave", type=int, default=1, show_default=True, help="When they move: waves are chosen by number.")
+@click.option(
+    "--copy", multiple=True, metavar="PATTERN", help="Rewrite the data of these tables, whatever their format."
+)
+@click.option("--adopt", is_flag=True, help="The target server uses the database of the JDBC source.")
+@click.option("--into", type=NAMESPACE, default=None, help="Parent namespace of all namespaces at the target.")
+@click.option(
+    "--map", "renamed", multiple=True, metavar="NAMESPACE=NAMESPACE", help="Name of a namespace at the target."
+)
+@click.option("--wave", type=int, default=1, show_default=True, help="Assign tables to a wave, by number.")
 @runs
 def plan(
     run: MigrationRun,
@@ -164,7 +170,7 @@ def plan(
     renamed: tuple[str, ...],
     wave: int,
 ) -> None:
-    """Say how each table gets over, and where to. Nothing is changed at either end."""
+    """Choose the migration method and target of each table. Neither catalog is changed."""
     names = pairs(renamed, "--map")
     spaces = {NAMESPACE.convert(old, None, None): NAMESPACE.convert(new, None, None) for old, new in names.items()}
     wishes = PlanOptions(include, exclude, copy, adopt, into or (), spaces, wave)
@@ -174,30 +180,35 @@ def plan(
     outside = [table.found for table in tables if table.planned and SETTING in table.planned.because]
     if outside and output != "json":
         count = count_text(len(outside), "table")
-        echo(f"To take {count} that lie elsewhere, start the target with: {SETTING}={allowed_locations_value(outside)}")
+        echo(
+            f"To migrate {count} outside the allowed locations, start the target with: "
+            f"{SETTING}={allowed_locations_value(outside)}"
+        )
 
 
 @migrate.command()
 @runs
 @chooses
 def shadow(run: MigrationRun, output: str, choose: Choose) -> None:
-    """Make the planned tables at the target, beside the source; writers go on there."""
+    """Create the planned tables at the target; writers keep using the source."""
     chosen = choose(SHADOW)
     _done(make_shadow(run, chosen.ready), chosen, output)
 
 
 @migrate.command()
-@click.option("--level", "levels", multiple=True, type=click.Choice(LEVELS), help="Only these; all four unless given.")
+@click.option(
+    "--level", "levels", multiple=True, type=click.Choice(LEVELS), help="Only these levels; all four unless given."
+)
 @runs
 @chooses
 def verify(run: MigrationRun, output: str, choose: Choose, levels: tuple[LevelName, ...]) -> None:
-    """Bring the target up to date, and prove that it holds what the source holds.
+    """Synchronize the target with the source, and verify that they are equal.
 
     \b
     L0  the same identity: uuid, schemas, partition specs, snapshots, refs, properties
     L1  every live file can be reached through the target
     L2  fingerprints of all rows and of each column, with all data read
-    L3  two engines answer the same to the same questions
+    L3  two engines return the same results for the same queries
     """
     chosen = choose(VERIFY)
     _done(verify_tables(run, verify_pair, chosen.ready, levels or LEVELS), chosen, output)
@@ -207,30 +218,30 @@ def verify(run: MigrationRun, output: str, choose: Choose, levels: tuple[LevelNa
 
 
 @migrate.command()
-@click.option("--no-freeze", is_flag=True, help="Leave the source open; you keep the writers away from it.")
+@click.option("--no-freeze", is_flag=True, help="Do not freeze the source; stop its writers yourself.")
 @runs
 @chooses
 def cutover(run: MigrationRun, output: str, choose: Choose, no_freeze: bool) -> None:
-    """Freeze the source, catch up a last time, verify L0 to L2 again; then the target is the source of truth.
+    """Freeze the source, synchronize a last time and verify L0 to L2 again; then the target is the source of truth.
 
     \b
     hive, glue, jdbc, rest  the table is renamed to …__moved at the source, where it can still be read
     hadoop                  a file takes the name of the next version, so that no commit can follow
-    folder, managed tables  cannot be frozen: stop the writers and say --no-freeze
+    folder, managed tables  cannot be frozen: stop the writers and use --no-freeze
     """
     chosen = choose(CUTOVER)
     _done(cut_over(run, verify_pair, chosen.ready, freeze=not no_freeze), chosen, output)
 
 
 @migrate.command()
-@click.option("--discard", is_flag=True, help="Even if that throws away what was written at the target since.")
-@click.option("--accept-loss", is_flag=True, help="Even if the source, or files of it, are missing.")
+@click.option("--discard", is_flag=True, help="Even if commits made at the target are lost.")
+@click.option("--accept-loss", is_flag=True, help="Even if the source or files of it are missing.")
 @runs
 @chooses
 def rollback(run: MigrationRun, output: str, choose: Choose, discard: bool, accept_loss: bool) -> None:
-    """Open the source again, and drop the target's entry. No file is deleted.
+    """Unfreeze the source, and drop the table at the target without deleting files.
 
-    First it looks whether the files that the source needs are there, and says which are missing.
+    First checks that the files of the source exist, and names missing ones.
     """
     chosen = choose(ROLLBACK)
     _done(roll_back(run, chosen.ready, discard=discard, accept_loss=accept_loss), chosen, output)
@@ -243,9 +254,9 @@ def rollback(run: MigrationRun, output: str, choose: Choose, discard: bool, acce
 @runs
 @chooses
 def retire(run: MigrationRun, output: str, choose: Choose) -> None:
-    """Say that the source is switched off for good: maintenance at the target may delete its files from now on.
+    """Mark the source as retired: from now on maintenance at the target may delete its files.
 
-    There is no rollback afterwards.
+    A retired table cannot be rolled back.
     """
     chosen = choose(RETIRE)
     _done(retire_tables(run, chosen.ready), chosen, output)
@@ -255,10 +266,10 @@ def retire(run: MigrationRun, output: str, choose: Choose) -> None:
 
 
 @migrate.command()
-@click.option("--watch-source", is_flag=True, help="Also ask the sources whether somebody wrote after the cut-over.")
+@click.option("--watch-source", is_flag=True, help="Also check the sources for commits after the cut-over.")
 @runs
 def status(run: MigrationRun, output: str, watch_source: bool) -> None:
-    """Show where each table stands."""
+    """Show the state of each table."""
     tables = run.state.list_tables()
     late = {
         table_title(table.found): late_writes(run, table) for table in tables if watch_source and table.state == "done"
@@ -286,7 +297,7 @@ def status(run: MigrationRun, output: str, watch_source: bool) -> None:
 @migrate.command()
 @runs
 def permissions(run: MigrationRun, output: str) -> None:
-    """Print the grants that would give people what they hold at the source, and what has no counterpart."""
+    """Print grants equivalent to the permissions at the source, and permissions without equivalent."""
     mapped = map_permissions(run.state.list_tables(), run.client.warehouse or "")
     if output == "json":
         print_json({"grants": mapped.grants, "unmapped": [msgspec.to_builtins(one) for one in mapped.unmapped]})
@@ -304,12 +315,12 @@ def permissions(run: MigrationRun, output: str) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("migration.html"),
     show_default=True,
-    help="Where to write the page.",
+    help="File to write.",
 )
 @state_option
 @uri_option
 def report(state: str, uri: str, file: Path) -> None:
-    """Write one HTML page with the evidence; or JSON, if the file is called so."""
+    """Write the evidence to one HTML page, or as JSON if the file name ends in .json."""
     with refusals():
         with open_state(state, uri, "report") as memory:
             whole = memory.whole()
@@ -364,6 +375,6 @@ def _done(tables: Sequence[MigrationTable], chosen: Choice, output: str) -> None
         for table, because in chosen.waiting:
             echo(f"{name_of(table.found)} is not ready: {because}")
         failed = len(stuck) + len(chosen.waiting)
-        echo(f"{count_text(len(tables) - len(stuck), 'table')} got through, {failed} did not.")
+        echo(f"{count_text(len(tables) - len(stuck), 'table')} done, {failed} failed.")
     if stuck or chosen.waiting:
         raise click.exceptions.Exit(STUCK)

@@ -1,4 +1,4 @@
-"""What the commands of `nunatak migrate` share: options, the folder, both ends, and a Spark that starts when needed."""
+"""Shared by the commands of `nunatak migrate`: options, state, source, target, and a lazily started Spark session."""
 
 import difflib
 import functools
@@ -41,7 +41,7 @@ def state_option(command: Command) -> Command:
         default="nunatak-migration",
         show_default=True,
         metavar="FOLDER|catalog|nunatak://NAME",
-        help="What remembers this migration: a folder, or the target's own database, under a name.",
+        help="State of this migration: a folder, or a name in the target's database.",
     )(command)
 
 
@@ -51,8 +51,8 @@ def runs(command: Command) -> Command:
     @state_option
     @uri_option
     @click.option("--warehouse", help="Warehouse by name; the server's default one unless given.")
-    @click.option("--catalog", default="nunatak", show_default=True, help="What the target is called in Spark.")
-    @click.option("--master", help="Where Spark runs, such as local[4]; else as Spark is configured.")
+    @click.option("--catalog", default="nunatak", show_default=True, help="Name of the target's catalog in Spark.")
+    @click.option("--master", help="Spark master, such as local[4]; default: as Spark is configured.")
     @click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
     @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     @click.option("--bundle", "bundles", multiple=True, help="Also the jar for this cloud's storage, such as aws.")
@@ -125,7 +125,7 @@ def _run(
 
 
 class Starter:
-    """Starts Spark when somebody first asks for it, and stops it at the end unless it ran before."""
+    """Starts Spark at its first use, and stops it at the end unless it ran before."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
         self._start = start
@@ -205,7 +205,7 @@ def chooses(command: Command) -> Command:
     """Give a command the options that choose among the tables; it is called with a function that does so."""
 
     @click.argument("tables", nargs=-1, metavar="[TABLE|PATTERN]...")
-    @click.option("--wave", type=int, help="Only those that were planned for this wave.")
+    @click.option("--wave", type=int, help="Only tables planned for this wave.")
     @functools.wraps(command)
     def with_choice(
         run: MigrationRun, output: str, *, tables: tuple[str, ...], wave: int | None, **arguments: Any
@@ -244,7 +244,7 @@ WAITS_FOR: Mapping[str, str] = {
     "shadowed": "it is not verified; run `nunatak migrate verify`",
     "verified": "it is not cut over; run `nunatak migrate cutover`",
     "cutover": "its cut-over is not complete; run `nunatak migrate cutover`",
-    "retired": "its source is retired: there is no way back",
+    "retired": "its source is retired and cannot be rolled back",
     "rolled-back": "it was rolled back; run `nunatak migrate shadow`",
 }
 
@@ -258,7 +258,7 @@ class Choice:
 
 
 def chosen_for(step: Step, wanted: Sequence[MigrationTable], *, is_explicit: bool) -> Choice:
-    """A script would take silence for success: what was asked for and cannot be done is told."""
+    """Reports requested tables that are not ready: a script would take silence for success."""
     ready = [table for table in wanted if table.state in step.starts or _may_be_at_target(step, table)]
     if not (is_explicit or step.needs_all):
         return Choice(ready, ())
@@ -305,7 +305,7 @@ def _nothing_called(
 
 def _why_not(table: MigrationTable) -> str:
     if table.planned is None:
-        return "is in the inventory alone; run `nunatak migrate plan`"
+        return "is in the inventory but not planned; run `nunatak migrate plan`"
     if table.planned.method == "refused":
         return f"was refused: {table.planned.because}"
     return f"moves in wave {table.planned.wave}"

@@ -1,4 +1,4 @@
-"""`nunatak report`: what happened in the catalog, as one page; and `nunatak report ingest`, which it is made from."""
+"""`nunatak report`: writes a page from telemetry; `nunatak report ingest`: ingests the telemetry."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,18 +39,18 @@ warehouse_option = click.option("--warehouse", help="Warehouse whose namespace `
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("nunatak-report.html"),
     show_default=True,
-    help="Where to write the page.",
+    help="File to write.",
 )
-@click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How far to look back.")
+@click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="Period of the report.")
 @uri_option
 @warehouse_option
 @runs_spark
 @click.pass_context
 def report(context: click.Context, file: Path, days: int, uri: str, warehouse: str | None, where: Where) -> None:
-    """Write a page about what happened: plots, figures, and what would help.
+    """Write a report page from telemetry: plots, figures and recommendations.
 
-    It is made from the tables of the namespace `system`, which `nunatak report ingest` fills. It needs no network to
-    be looked at. Exit codes: 0 done, 1 refused, 3 server not reachable.
+    It reads the tables of the namespace `system`, which `nunatak report ingest` fills. The page works without
+    network. Exit codes: 0 done, 1 refused, 3 server not reachable.
     """
     if context.invoked_subcommand is not None:
         return
@@ -74,9 +74,9 @@ def _listed(client: Client) -> set[str]:
 
 
 @report.command()
-@click.option("--spool", help="Where the server leaves telemetry, as Spark reads it; else as the settings here say.")
-@click.option("--checkpoint", help="Where Spark remembers what it has ingested; beside the spool unless given.")
-@click.option("--keep-files", is_flag=True, help="Do not delete what was ingested.")
+@click.option("--spool", help="Location of the telemetry spool for Spark; default: from the settings.")
+@click.option("--checkpoint", help="Checkpoint location of Spark; default: beside the spool.")
+@click.option("--keep-files", is_flag=True, help="Keep ingested files in the spool.")
 @uri_option
 @warehouse_option
 @runs_spark
@@ -90,9 +90,9 @@ def ingest(
     warehouse: str | None,
     where: Where,
 ) -> None:
-    """Bring what the server has spooled into the tables of the namespace `system`, each line exactly once.
+    """Ingest the telemetry spool into the tables of the namespace `system`, each line exactly once.
 
-    It ends when all that was there is in; run it every hour, or as often as you like. Killed, it goes on the next time.
+    It ends when the spool is ingested; run it every hour, for example. After an interruption the next run continues.
     Exit codes: 0 done, 1 refused, 3 server not reachable, 4 done, and some lines went into `system.rejected`.
     """
     place = spool or _place(settings)
@@ -112,7 +112,7 @@ def _place(settings: Settings) -> str:
         raise SettingsError("spool_location is off: this server keeps no telemetry")
     if not folder.is_dir():
         raise SettingsError(
-            f"{folder} is not there: name the server's data folder with --data, or its spool with --spool"
+            f"{folder} does not exist: name the server's data folder with --data, or its spool with --spool"
         )
     return str(folder.resolve())
 
@@ -128,6 +128,6 @@ def _spark(where: Where, client: Client) -> Iterator[tuple["SparkSession", Calla
         except (CannotRun, CatalogError, ConnectionError):  # they say it themselves
             raise
         except Exception as error:
-            raise CommandRefused(f"Spark did not get through: {failure_reason(error)}") from error
+            raise CommandRefused(f"Spark failed: {failure_reason(error)}") from error
         finally:
             spark.stop()

@@ -1,4 +1,4 @@
-"""What the commands that do maintenance on Spark share: where Spark runs, who they are, what they say and end with."""
+"""Shared by the commands that run jobs on Spark: the session, the worker's name, output and exit codes."""
 
 import functools
 import os
@@ -46,13 +46,13 @@ BEAT_SECONDS = 5.0  # a heartbeat that was not answered by then is sent again
 DONE, FAILED, LOOK, NOT_DONE = 0, 1, 4, 5
 EXIT_CODES = (
     "Exit codes: 0 done, 1 a job failed, or the catalog or this machine refused, 2 wrong usage or settings, 3 server "
-    "not reachable, 4 done, and the result names something to look at, 5 a job was not done: cancelled, handed back, "
-    "or somebody else has it."
+    "not reachable, 4 done, and the result has warnings, 5 a job was not done: cancelled, handed back, "
+    "or leased by another worker."
 )
 
 Command = Callable[..., Any]
 
-catalog_option = click.option("--catalog", default="lake", show_default=True, help="What it is called in Spark.")
+catalog_option = click.option("--catalog", default="lake", show_default=True, help="Name of the catalog in Spark.")
 bundle_option = click.option(
     "--bundle",
     "bundles",
@@ -66,7 +66,7 @@ bundle_option = click.option(
 
 @dataclass(frozen=True)
 class Where:
-    """Where Spark runs, and what it is told; the catalog's address and login come with the client."""
+    """The master and settings of the Spark session; the catalog's address and login come with the client."""
 
     catalog: str
     master: str | None
@@ -79,7 +79,9 @@ def runs_spark(command: Command) -> Command:
     """Give a command the options of a session; it is called with `where`."""
 
     @catalog_option
-    @click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077; else as it is configured.")
+    @click.option(
+        "--master", help="Spark master, such as local[4] or spark://host:7077; default: as Spark is configured."
+    )
     @click.option("--remote", help="A Spark Connect server, such as sc://host:15002.")
     @click.option("--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs, help="A setting of Spark.")
     @bundle_option
@@ -130,7 +132,7 @@ def started(where: Where, client: Client) -> "SparkSession":
 
 @contextmanager
 def shared_session(where: Where, client: Client, leaving: ShutdownSignal | None = None) -> Iterator[SharedSession]:
-    """One that is started when it is wanted, and stopped at the end."""
+    """A Spark session that is started at its first use and stopped at the end."""
 
     def start() -> "SparkSession":
         spark = started(where, client)
@@ -164,7 +166,7 @@ def event_printer(session: CommandSession) -> AbstractContextManager[PrintEvent]
 
 
 def worker_name(name: str | None) -> str:
-    """Who holds the jobs, as people are told; no two processes have the same."""
+    """Returns the worker's name, unique for each process."""
     return unique_worker_name(name or f"{socket.gethostname()}-{os.getpid()}")
 
 
@@ -181,13 +183,13 @@ def exit_code(ended: list[JobResult]) -> int:
 
 
 class Taken(CommandRefused):
-    """Somebody else has the job, or it is over."""
+    """Another worker leases the job, or it has ended."""
 
     exit_code = NOT_DONE
 
 
 def run_due(session: CommandSession, where: Where, securable: str) -> int:
-    """Plan for the place, and do what is due in it until nothing is; how it ended."""
+    """Plans and runs due jobs until none is due; returns the outcome."""
     wishes = WorkerOptions(securable=securable, name=worker_name(None), catalog=where.catalog, once=True, plan=True)
     with event_printer(session) as print_event, a_worker(wishes, where, session.client, print_event) as worker:
         worker.run()
@@ -207,7 +209,7 @@ def run_job(session: CommandSession, where: Where, securable: str, job_id: int) 
 
 
 def try_jobs(session: CommandSession, where: Where, jobs: list[Json]) -> int:
-    """Have Spark look at what jobs would do; nothing is added, leased or changed."""
+    """Runs jobs as a dry run on Spark; nothing is queued, leased or changed."""
     ended = []
     with refusals(), event_printer(session) as print_event, shared_session(where, session.client) as shared:
         for job in jobs:
@@ -245,14 +247,14 @@ def in_warehouse_of(client: Client, securable: str | None) -> Iterator[tuple[Cli
         return
     home = warehouse_of(securable)
     if client.warehouse not in (None, home):
-        raise click.UsageError(f"{securable} does not lie in the warehouse {client.warehouse}")
+        raise click.UsageError(f"{securable} is not in the warehouse {client.warehouse}")
     with connect(client.uri, home or None) as own:
         yield own, securable
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turns what keeps a command from its work into a refusal with a hint, for people."""
+    """Translates errors of the client and of Spark to command errors with a hint."""
     try:
         yield
     except CannotRun as error:

@@ -60,7 +60,7 @@ spark_option = click.option(
 
 @click.group(cls=SuggestingGroup)
 def spark() -> None:
-    """Prepare PySpark for the catalog, and run a worker on it."""
+    """Configure PySpark for the catalog, and run a maintenance worker."""
 
 
 @spark.command()
@@ -69,8 +69,8 @@ def spark() -> None:
 @catalog_option
 @spark_option
 @bundle_option
-@click.option("--packages", is_flag=True, help="Let Spark fetch the jars, also if they are on this machine.")
-@click.option("--with-secret", is_flag=True, help="Also what to log in with: NUNATAK_TOKEN or …_CREDENTIAL.")
+@click.option("--packages", is_flag=True, help="Let Spark download the jars, even if they are on this machine.")
+@click.option("--with-secret", is_flag=True, help="Include the login of NUNATAK_TOKEN or …_CREDENTIAL.")
 @click.option(
     "--to", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write a file that only you can read."
 )
@@ -84,13 +84,13 @@ def conf(
     with_secret: bool,
     file: Path | None,
 ) -> None:
-    """Print the lines of spark-defaults.conf, as `spark-submit --properties-file` takes them, too."""
+    """Print the lines of spark-defaults.conf, also for `spark-submit --properties-file`."""
     with refusals():
         # The administrator's own secret, which lies in a file, is never printed: engines get one of their own.
         wanted = catalog_config(os.environ, uri, name=catalog, warehouse=warehouse, token=None, credential=None)
         if with_secret and not wanted.secrets():
             fix = "`nunatak credential create` makes one; set NUNATAK_CREDENTIAL or NUNATAK_TOKEN to it."
-            raise CannotRun("There is no secret to put in", fix=fix)
+            raise CannotRun("--with-secret found no login", fix=fix)
         jars = _spark_of(version).chosen_jars(bundles)
         settings = {
             **_jar_settings(jars, packages=packages),
@@ -101,7 +101,7 @@ def conf(
         }
         text = format_properties(settings)
     if not with_secret and (wanted.secrets() or has_admin_file(os.environ)):
-        echo("What to log in with is left out; add --with-secret to have it put in.", err=True)
+        echo("The login is left out; add --with-secret to include it.", err=True)
     if file is None:
         echo(text, nl=False)
     else:
@@ -127,10 +127,13 @@ def _write_private(file: Path, text: str) -> None:
 @spark_option
 @bundle_option
 @click.option(
-    "--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Copy them here, as for an image."
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Copy the jars to this folder, for example for an image.",
 )
 def fetch_jars(version: str | None, bundles: tuple[str, ...], folder: Path | None) -> None:
-    """Get the jars onto this machine, check them, and print where they are, a line each.
+    """Download the jars, verify their checksums, and print their paths, one per line.
 
     They come from Maven's local repository, the cache, or else through `mvn`; NUNATAK_MAVEN_URL names a repository to
     take them from without Maven.
@@ -152,9 +155,11 @@ def fetch_jars(version: str | None, bundles: tuple[str, ...], folder: Path | Non
 @catalog_option
 @bundle_option
 @click.option(
-    "--namespace", type=NameType(), help="Where to look whether tables may be created; the first one unless given."
+    "--namespace",
+    type=NameType(),
+    help="Namespace to check for the privilege to create tables; default: the first one.",
 )
-@click.option("--start", is_flag=True, help="Also start Spark, and let it ask the catalog.")
+@click.option("--start", is_flag=True, help="Also start Spark, and run a query against the catalog.")
 @output_option
 def doctor(
     uri: str,
@@ -165,9 +170,9 @@ def doctor(
     start: bool,
     output: Literal["table", "json"],
 ) -> None:
-    """Look at everything Spark needs, and say what to do about what is missing.
+    """Check the requirements of Spark, and print how to fix what is missing.
 
-    Nothing is changed. Exit codes: 0 all is well, 1 something is not.
+    Nothing is changed. Exit codes: 0 no problem, 1 problems found.
     """
     checks = check_machine(os.environ, bundles=bundles)
     try:
@@ -207,7 +212,7 @@ def _login_of_spark(uri: str, catalog: str) -> CommandLogin:
     if found != CommandLogin():
         raise CannotRun(
             f"Spark's own settings hold another login for {catalog} than the environment or the data folder",
-            fix="Take one of them away: Spark would refuse to choose.",
+            fix="Remove one of them.",
         )
     client_id, _, secret = (kept["credential"] or "").partition(":")
     return CommandLogin(token=kept["token"], credential=None if kept["token"] else ClientCredential(client_id, secret))
@@ -244,14 +249,14 @@ def _started(
 
 
 @spark.command(
-    epilog="Exit codes: 0 ended in good order, or with --once nothing is due any more, 1 a job failed, or the catalog "
-    "or this machine refused, 2 wrong usage or settings, 3 server not reachable, 4 all done, and a result names "
-    "something to look at."
+    epilog="Exit codes: 0 shut down cleanly, or with --once no job is due, 1 a job failed, or the catalog "
+    "or this machine refused, 2 wrong usage or settings, 3 server not reachable, 4 all done, and a result has "
+    "warnings."
 )
-@click.option("--securable", metavar="OBJECT", help="Jobs of this place alone, as namespace:WAREHOUSE/A.")
-@click.option("--once", is_flag=True, help="End when nothing is due any more, as for cron.")
-@click.option("--max-jobs", type=click.IntRange(min=1), help="End after so many jobs.")
-@click.option("--plan", is_flag=True, help="Before each look, have the jobs added that are due by policy.")
+@click.option("--securable", metavar="OBJECT", help="Only jobs of this object, such as namespace:WAREHOUSE/A.")
+@click.option("--once", is_flag=True, help="End when no job is due, for example for cron.")
+@click.option("--max-jobs", type=click.IntRange(min=1), help="End after this number of jobs.")
+@click.option("--plan", is_flag=True, help="Queue the jobs due by policy before each poll.")
 @click.option(
     "--poll",
     "poll_seconds",
@@ -259,16 +264,16 @@ def _started(
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look for jobs while there are none.",
+    help="Poll interval while no job is queued.",
 )
 @click.option(
     "--idle-stop",
     "idle_stop_seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Stop Spark after so long without a job; the next one starts it again.",
+    help="Stop Spark after this time without a job; the next job starts it again.",
 )
-@click.option("--worker-name", "name", help="What it is called in `nunatak job show`; the machine's name unless given.")
+@click.option("--worker-name", "name", help="Name of the worker in `nunatak job show`; default: the host name.")
 @runs_spark
 @talks_to_server
 def worker(
@@ -282,10 +287,10 @@ def worker(
     name: str | None,
     where: Where,
 ) -> None:
-    """Do maintenance jobs on Spark, one after the other, until it is told to stop.
+    """Run maintenance jobs on Spark, one after the other, until stopped.
 
-    Spark is started for the first job and kept. SIGTERM and Ctrl-C end the worker in good order: the job it is at is
-    handed back. It needs TABLE_WRITE and TABLE_ALTER on the place whose jobs it takes.
+    Spark is started for the first job and kept running. SIGTERM and Ctrl-C shut the worker down: its current job is
+    handed back. The worker needs TABLE_WRITE and TABLE_ALTER on the object whose jobs it runs.
     """
     with (
         in_warehouse_of(session.client, securable) as (client, place),

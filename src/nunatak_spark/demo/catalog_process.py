@@ -48,7 +48,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
             return found.group(1)
         time.sleep(LOOK_SECONDS)
     said = log.read_text("utf-8", errors="replace").strip().splitlines()
-    raise CannotRun(f"The catalog did not start: {said[-1] if said else 'it said nothing'}", fix=f"Look into {log}.")
+    raise CannotRun(f"The catalog did not start: {said[-1] if said else 'it printed nothing'}", fix=f"Look into {log}.")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -54,7 +54,7 @@ class DemoOptions:
 
 
 @click.command(
-    epilog="Exit codes: 0 all went well, 1 something did not, 2 wrong usage, 3 this machine lacks something."
+    epilog="Exit codes: 0 success, 1 a step failed, 2 wrong usage, 3 a requirement is missing on this machine."
 )
 @click.option(
     "--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 1000), help="1 is 200,000 orders."
@@ -67,11 +67,11 @@ class DemoOptions:
     default=Path("nunatak-demo"),
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where catalog, tables and page go; an earlier demo's is emptied.",
+    help="Folder for the catalog, tables and page; that of an earlier demo is emptied.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-@click.option("--keep", is_flag=True, help="Leave the catalog running until Ctrl-C, to play with it.")
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of the catalog; a free one unless given.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--keep", is_flag=True, help="Keep the catalog running until Ctrl-C.")
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the catalog; default: a free port.")
 def demo(scale: float, files: int, folder: Path, master: str, keep: bool, port: int) -> None:
     """Run a pipeline from raw events to revenue on a catalog of its own, and make a page about it."""
     console = Console()
@@ -90,7 +90,7 @@ def demo(scale: float, files: int, folder: Path, master: str, keep: bool, port: 
         console.print(f"More is in {folder / SPARK_LOG} and {folder / LOG}.", highlight=False)
         raise click.exceptions.Exit(FAILED) from error
     for problem in problems:
-        console.print(f"[bold red]Not as it should be:[/] {escape(problem)}", highlight=False)
+        console.print(f"[bold red]Problem:[/] {escape(problem)}", highlight=False)
     if problems:
         raise click.exceptions.Exit(FAILED)
 
@@ -176,10 +176,10 @@ def commands_for(folder: Path, uri: str | None) -> dict[str, str]:
     named = f" --uri {uri}" if uri else ""
     return {
         **start,
-        "See what there is": f"nunatak table list analytics.bronze{named}",
-        "Ask how the tables are doing": f"nunatak health analytics.bronze{named}",
-        "See what the policies say, and why": f"nunatak policy explain analytics.bronze.clicks{named}",
-        "Look at the jobs that ran": f"nunatak job list{named}",
+        "List the tables": f"nunatak table list analytics.bronze{named}",
+        "Print the health of the tables": f"nunatak health analytics.bronze{named}",
+        "Explain the policies": f"nunatak policy explain analytics.bronze.clicks{named}",
+        "List the maintenance jobs": f"nunatak job list{named}",
         "Read gold in Python": "from pyiceberg.catalog import load_catalog\n"
         f'load_catalog("lake", type="rest", uri="{at}").load_table("analytics.gold.revenue").scan().to_arrow()',
     }

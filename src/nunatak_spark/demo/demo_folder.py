@@ -17,7 +17,7 @@ def claim_folder(folder: Path) -> Iterator[Path]:
     mark = folder / MARK
     if folder.exists() and not mark.exists() and any(folder.iterdir()):
         raise ConfigurationConflict(
-            f"{folder} is there already, and no demo made it", fix="Name another one with --folder."
+            f"{folder} exists and was not created by a demo", fix="Name another one with --folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
     with mark.open("w") as lock:

@@ -11,7 +11,7 @@ TABLE = "silver.orders"
 RULES = {
     "amounts that are not positive": "count_if(amount IS NULL OR amount <= 0)",
     "unknown countries": f"count_if(country NOT IN ({', '.join(map(repr, sample_data.COUNTRIES))}))",
-    "orders that are there twice": "count(*) - count(DISTINCT order_id)",
+    "duplicate orders": "count(*) - count(DISTINCT order_id)",
     "orders without a customer": "count_if(customer IS NULL)",
 }
 

@@ -109,12 +109,12 @@ def load_table(context: JobContext) -> LoadedTable:
     try:
         loaded = context.client.load_table((*spec.namespace, spec.table))
     except NotFound as error:
-        raise JobRefused(f"{printed} is not there any more: {error}") from error
+        raise JobRefused(f"{printed} does not exist any more: {error}") from error
     metadata = loaded["metadata"]
     if metadata["table-uuid"] != spec.table_uuid:
         raise JobRefused(
             f"{printed} is another table than the one the job is for: its uuid is {metadata['table-uuid']} and not "
-            f"{spec.table_uuid}. Plan the job anew."
+            f"{spec.table_uuid}. Plan the job again."
         )
     refuse_class_names(printed, loaded)
     name = sql_name(context)

@@ -80,7 +80,7 @@ def refuse_overlapping_tables(context: JobContext, neighbours: OverlappingTables
     if named and others:
         who += f" and {others} more"
     raise JobRefused(
-        f"The folder of {display_name(context)}, {neighbours.location}, is shared: {who} lies or writes there too. "
+        f"The folder of {display_name(context)}, {neighbours.location}, is shared: {who} has files there too. "
         "A file of one table looks like an orphan to the other, so nothing is deleted. Move one of them."
     )
 
@@ -104,7 +104,7 @@ def refuse_foreign_metadata(metadata: Mapping[str, Any], found: Iterable[str]) -
         if version is not None and version >= first:
             raise JobRefused(
                 f"The table does not know {path}, which is not older than the metadata that it knows: another catalog "
-                "may be writing to it. Nothing is deleted; `nunatak fsck` tells more."
+                "may be writing to it. Nothing is deleted; `nunatak fsck` prints details."
             )
 
 

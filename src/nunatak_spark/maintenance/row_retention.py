@@ -145,6 +145,8 @@ def _find_faulty_deletes(
             sentences = () if difference.same_data else tuple(difference.sentences())
         elif level != "none":
             wanted, left = count_rows(context, table, parent, stays), count_rows(context, table, own)
-            sentences = () if wanted == left else (f"{wanted} rows were to stay, and {left} are there",)
+            sentences = (
+                () if wanted == left else (f"{wanted} rows were expected after the deletion, and the table has {left}",)
+            )
         if sentences:
             yield FaultyRewrite(Rewrite(parent, (table.snapshots[own],)), sentences)

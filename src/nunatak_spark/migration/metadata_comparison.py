@@ -210,7 +210,7 @@ def _schema_drift(left: Json, right: Json) -> Iterator[MigrationFinding]:
         if other.path != field_.path:
             yield MigrationFinding("schema-drift", f"column {field_.path} is called {other.path}", field_.path)
         if other.position != field_.position:
-            yield MigrationFinding("schema-drift", f"column {field_.path} stands at another place", field_.path)
+            yield MigrationFinding("schema-drift", f"column {field_.path} has another position", field_.path)
         for what in sorted(field_.said.keys() | other.said.keys()):
             old, new = field_.said.get(what), other.said.get(what)
             if old != new:

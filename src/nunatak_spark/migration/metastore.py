@@ -90,7 +90,7 @@ class Metastore:
             self._close()
             raise CannotRun(
                 f"No metastore answers at {address}: {_text(error)}",
-                fix="Look at the address, and whether the metastore wants TLS or SASL.",
+                fix="Check the address, and whether the metastore requires TLS or SASL.",
             ) from error
 
     def __enter__(self) -> Self:

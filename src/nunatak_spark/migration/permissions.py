@@ -96,6 +96,6 @@ def reduce_privileges(names: Iterable[str]) -> Sequence[str]:
 
 
 def _unmapped_finding(found: InventoryTable, permission: SourcePermission, *, has_grantee: bool) -> MigrationFinding:
-    who = f"{permission.principal_type} {permission.principal or '(nobody)'}"
-    what = "has a privilege that means nothing here" if has_grantee else "is nobody that a grant could name"
+    who = f"{permission.principal_type} {permission.principal or '(none)'}"
+    what = "has a privilege that means nothing here" if has_grantee else "is not a principal that a grant can name"
     return MigrationFinding("unmapped-permission", f"{who} {what}: {permission.privilege}", table_title(found))

@@ -101,11 +101,11 @@ def _method(found: InventoryTable, source: MigrationSource, wishes: PlanOptions)
     if fatal:
         return "refused", fatal[0]
     if found.kind == "view":
-        return "refused", "views are not moved: their SQL names the catalogs of the source; create it anew"
+        return "refused", "views are not moved: their SQL names the catalogs of the source; create the view again"
     if wishes.adopt and source.kind == "jdbc":
         return "adopt", "the target serves the very database of the source"
     if matches(found, wishes.copy):
-        return "copy", "a copy was asked for: every row is read and written anew"
+        return "copy", "a copy was requested: every row is rewritten"
     if found.kind == "iceberg":
         return "register", "an Iceberg table: the target gets its metadata file, no data are copied"
     return _method_for_files(found)
@@ -120,7 +120,7 @@ def _method_for_files(found: InventoryTable) -> tuple[Method, str]:
             return "refused", f"{not_added[0].text}; ask for a copy with --copy"
         return "add_files", f"{found.format} files stay where they are and become files of an Iceberg table"
     if found.format in COPIED:
-        return "copy", f"Iceberg has no {found.format} files: every row is read and written anew"
+        return "copy", f"Iceberg has no {found.format} files: every row is rewritten"
     return "refused", f"files of the format {found.format or 'unknown'} cannot be read"
 
 

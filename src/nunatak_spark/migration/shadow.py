@@ -194,7 +194,7 @@ def require_ours(table: MigrationTable, there: Json) -> None:
         return
     name = display_name(require_plan(table).target)
     if table.target_pointer:
-        raise StepBlocked(f"somebody wrote to {name} at the target after it was made; nothing there is overwritten")
+        raise StepBlocked(f"{name} at the target has commits since it was created; it is not overwritten")
     raise StepBlocked(NOT_FROM_HERE.format(name))
 
 

@@ -57,7 +57,7 @@ class TargetChecks:
     def _location_reasons(self, found: InventoryTable) -> Iterable[str]:
         outside = [place for place in table_locations(found) if not self._is_allowed(place)]
         if outside:
-            place = f"{outside[0]} lies outside the places that the target allows"
+            place = f"{outside[0]} is outside the locations that the target allows"
             yield f"{place}; {self._advice(found.location or outside[0])}"
 
     def _is_allowed(self, place: str) -> bool:

@@ -31,7 +31,7 @@ from nunatak_spark.migration.namespace_properties import add_namespace_findings
 Json = dict[str, Any]
 
 MEANINGS: dict[LevelName, str] = {
-    "L0": "identity: the metadata say the same",
+    "L0": "identity: the metadata are equal",
     "L1": "reach: every file can be opened through the target",
     "L2": "contents: every value was read and is the same",
     "L3": "engines: several of them give the same answers",

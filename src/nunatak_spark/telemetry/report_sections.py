@@ -169,7 +169,7 @@ SECTIONS = (
     ),
     ReportSection(
         "hot_columns",
-        "Columns that are asked for",
+        "Columns in filters",
         "Tables sorted by the columns that filters name let scans leave out files.",
         (
             ReportColumn("column", "column_name", number=False),
@@ -191,7 +191,7 @@ SECTIONS = (
     ReportSection(
         "top_principals",
         "Who works with the catalog",
-        "Denied requests in large numbers are a wrong configuration, or somebody who tries.",
+        "Denied requests in large numbers are a wrong configuration, or an attack.",
         (
             ReportColumn("changes", "changes", format_count),
             ReportColumn("refused", "refused", format_count),

@@ -204,7 +204,7 @@ def _unseen(tables: Sequence[str]) -> Markup | None:
         return None
     shown = [tag("li", name) for name in tables[: 4 * SHOWN]]
     more = f" The first {len(shown)} of {len(tables)} are:" if len(tables) > len(shown) else ""
-    said = f"The catalog lists these, and in all that was ingested nobody has touched them.{more}"
+    said = f"The catalog lists these tables, and the ingested telemetry contains no load, scan or commit of them.{more}"
     return tag("section", tag("h2", "Tables without a trace"), tag("p", said), tag("ul", *shown, class_="names"))
 
 

@@ -129,7 +129,7 @@ GROUP BY warehouse, namespace, day ORDER BY day, warehouse, namespace""",
     ),
     View(
         "conflicts",
-        "Commits to each table, and how many were refused because somebody else was quicker, compaction aside",
+        "Commits to each table, and how many were refused because of a conflict, without compaction",
         f"""
 SELECT {TABLE}, count_if(status < 300) AS commits, count_if({CONFLICT}) AS conflicts,
   round(count_if({CONFLICT}) / count_if(status < 300 OR {CONFLICT}), 4) AS ratio, sum(tries - 1) AS retries
@@ -148,7 +148,7 @@ WHERE {COMMITTED} GROUP BY {TABLE} ORDER BY p95_ms DESC, {TABLE}""",
     ),
     View(
         "metadata_size",
-        "How large metadata files have become, which every commit writes anew",
+        "Size of metadata files, which every commit rewrites",
         f"""
 SELECT {TABLE}, max_by(metadata_bytes, at) AS metadata_bytes, count(*) AS commits
 FROM {by_current_name("events", "operation", "status", "metadata_bytes")} LEFT SEMI JOIN ({STANDING}) USING ({TABLE})
@@ -156,7 +156,7 @@ WHERE {COMMITTED} AND metadata_bytes IS NOT NULL GROUP BY {TABLE} ORDER BY metad
     ),
     View(
         "unused_tables",
-        "Tables that nobody has loaded, scanned or committed to",
+        "Tables without any load, scan or commit",
         f"""
 SELECT {TABLE}, max(at) AS last_used, max(at) FILTER (WHERE scanned) AS last_scanned
 FROM (

@@ -78,7 +78,7 @@ def test_a_migration_from_the_command_line(
     planned = run_command("migrate", "plan", "--wave", "2", *common)
     assert "views are not moved" in planned.out
     assert run_command("migrate", "shadow", "--wave", "1", *common).code == 2
-    assert "1 table got through" in run_command("migrate", "shadow", "--wave", "2", *common).out
+    assert "1 table done" in run_command("migrate", "shadow", "--wave", "2", *common).out
     assert run_command("migrate", "verify", *common).code == 0
     assert run_command("migrate", "cutover", f"{name}.*", *common).code == 0
 

@@ -98,8 +98,8 @@ def test_what_somebody_wrote_at_the_target_is_not_overwritten(
     written = pointer(there)
     here.commit_table(("shop", "orders"), [], PAINT)
 
-    assert "somebody wrote to shop.orders at the target" in states(light.shadow())["shop.orders"]
-    assert "somebody wrote to shop.orders at the target" in states(light.roll_back())["shop.orders"]
+    assert "shop.orders at the target has commits since it was created" in states(light.shadow())["shop.orders"]
+    assert "shop.orders at the target has commits since it was created" in states(light.roll_back())["shop.orders"]
     assert pointer(there) == written
 
     assert states(light.roll_back(discard=True)) == {"shop.orders": "rolled-back"}
@@ -307,7 +307,7 @@ def test_a_refused_rollback_leaves_a_table_done_and_watched(
     refused = light.roll_back()["shop.orders"]
 
     assert (refused.state, refused.failed_at) == ("done", "rollback")
-    assert "somebody wrote to shop.orders at the target" in refused.problem
+    assert "shop.orders at the target has commits since it was created" in refused.problem
     here.commit_table(("shop", "orders"), [], PAINT)
     assert [finding.kind for finding in light.late_writes()["shop.orders"]] == ["late-write"]
 
@@ -455,7 +455,7 @@ def test_a_plan_says_that_a_location_is_not_allowed_and_which_setting_allows_it(
 
         (reason,) = refusals(move.plan()).values()
 
-        assert "lies outside the places that the target allows" in reason
+        assert "is outside the locations that the target allows" in reason
         assert reason.endswith(f"add {folder} to NUNATAK_ALLOWED_LOCATIONS there")
     with running_server(tmp_path / "strict", environment={"NUNATAK_ALLOWED_LOCATIONS": folder}) as opened_up:
         move = Move(tmp_path / "second-migration", cast("SparkSession", None), opened_up.uri, "nowhere")
@@ -474,8 +474,8 @@ def test_a_plan_prints_one_setting_for_all(here: Client, tmp_path: Path, old: Ru
 
     folder = str(here.load_table(("shop", "orders"))["metadata"]["location"]).rpartition("/")[0]
     assert (
-        f"To take 2 tables that lie elsewhere, start the target with: NUNATAK_ALLOWED_LOCATIONS={folder}\n"
-        in outcome.out
+        f"To migrate 2 tables outside the allowed locations, start the target with: "
+        f"NUNATAK_ALLOWED_LOCATIONS={folder}\n" in outcome.out
     )
 
 

@@ -38,12 +38,12 @@ def test_people_get_a_table() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("NUNATAK_PORT", "99999", "a port lies between 0 and 65535"),
+        ("NUNATAK_PORT", "99999", "a port is a number from 0 to 65535"),
         ("NUNATAK_PROT", "1", "did you mean 'NUNATAK_PORT'?"),
         ("NUNATAK_WAREHOUSES", "lake", "name=location"),
         ("NUNATAK_CACHE_BYTES", "64MB", "a whole number is needed"),
         ("NUNATAK_LOG_LEVEL", "foo", "choose debug, info, warning or error"),
-        ("NUNATAK_CONFIG", "/nope.toml", "NUNATAK_CONFIG names /nope.toml, which is not there"),
+        ("NUNATAK_CONFIG", "/nope.toml", "NUNATAK_CONFIG names /nope.toml, which does not exist"),
     ],
 )
 def test_a_wrong_setting_ends_with_2_and_says_what_would_do(variable: str, value: str, message: str) -> None:

@@ -48,7 +48,7 @@ def test_a_second_run_changes_nothing_and_says_where_the_file_is(data: Path) -> 
     outcome = init(data)
 
     assert outcome.code == 0
-    assert "nothing to do" in outcome.out
+    assert "already has an administrator" in outcome.out
     assert str(data / "admin.json") in outcome.out
     assert ((data / "admin.json").read_bytes(), (data / "nunatak.db").read_bytes()) == before
 
@@ -97,4 +97,4 @@ def test_beside_a_running_server_it_is_said_that_there_is_nothing_to_do(data: Pa
         outcome = init(data)
 
     assert outcome.code == 0
-    assert "nothing to do" in outcome.out
+    assert "already has an administrator" in outcome.out

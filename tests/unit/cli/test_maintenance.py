@@ -150,7 +150,7 @@ def test_jobs_are_added_shown_and_cancelled(run: Run, client: Client, namespace:
     assert due.out.splitlines()[0].endswith(f": data-compaction of {table}")
     assert due.out.splitlines()[1] == "1 job added."
     assert asked["jobs"][0]["job"]["reasons"] == ["asked for"]
-    assert "on a table" in refused.err
+    assert "needs the name of a table" in refused.err
     rows = [line.split()[:4] for line in listed.out.splitlines() if table in line]
     assert [row[1:] for row in rows] == [["waiting", "snapshot-expiry", table], ["waiting", "data-compaction", table]]
     assert "asked for" in shown.out

@@ -37,8 +37,8 @@ def test_a_broken_column_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "schema", "message"),
     [
-        ((), None, "one of the two"),
-        (("id:long",), '{"fields": []}', "one of the two"),
+        ((), None, "either with --column or with --schema"),
+        (("id:long",), '{"fields": []}', "either with --column or with --schema"),
         (("id",), None, "is not a column"),
         ((), "{", "not JSON"),
         ((), "[]", "an object with"),

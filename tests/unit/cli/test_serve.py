@@ -265,7 +265,7 @@ def test_migrating_twice_finds_nothing_the_second_time(tmp_path: Path) -> None:
 
     assert first.code == second.code == 0
     assert first.out.startswith("applied 0001")
-    assert second.out == "nothing to do: the database is up to date\n"
+    assert second.out == "the database schema is up to date\n"
 
 
 @pytest.mark.parametrize("how", ["flag", "setting"])

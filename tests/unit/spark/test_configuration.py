@@ -117,7 +117,7 @@ def test_adding_twice_changes_nothing_more() -> None:
 def test_a_catalog_of_the_same_name_elsewhere_is_refused_without_naming_secrets() -> None:
     present = CatalogConfig("http://other:1").settings()
 
-    with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
+    with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is already set"):
         missing_settings(present, CatalogConfig(URI).settings())
     with pytest.raises(ConfigurationConflict) as refusal:
         missing_settings({"spark.sql.catalog.lake.token": "old-t0ps"}, CatalogConfig(URI, token="t0ps").secrets())

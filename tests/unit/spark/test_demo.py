@@ -79,7 +79,7 @@ def test_acts_follow_each_other_without_a_gap() -> None:
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(ConfigurationConflict, match="no demo made it"), claim_folder(tmp_path):
+    with pytest.raises(ConfigurationConflict, match="was not created by a demo"), claim_folder(tmp_path):
         pytest.fail("it was taken")
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

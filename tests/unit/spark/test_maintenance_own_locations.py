@@ -126,7 +126,11 @@ def neighbours(count: int = 0, names: tuple[str, ...] = (), shadow: Any = None) 
 
 @pytest.mark.parametrize(
     ("count", "names", "said"),
-    [(1, (), "another table lies"), (1, ("table:w/a",), "table:w/a lies"), (9, ("a", "b"), "a, b and 7 more lies")],
+    [
+        (1, (), "another table has files"),
+        (1, ("table:w/a",), "table:w/a has files"),
+        (9, ("a", "b"), "a, b and 7 more has files"),
+    ],
 )
 def test_neighbours_are_counted_also_where_they_are_not_named(count: int, names: tuple[str, ...], said: str) -> None:
     with pytest.raises(JobRefused, match=said):

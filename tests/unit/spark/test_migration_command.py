@@ -117,7 +117,7 @@ def test_sources_bring_the_jars_that_they_need() -> None:
         (("--wave", "77"), "No table is planned for wave 77; the waves are: 1, 2."),
         (("shop.orders", "--wave", "2"), "called 'shop.orders'. db:shop.orders moves in wave 1."),
         (("shop.seen",), "db:shop.seen was refused: views are not moved."),
-        (("shop.new",), "db:shop.new is in the inventory alone; run `nunatak migrate plan`."),
+        (("shop.new",), "db:shop.new is in the inventory but not planned; run `nunatak migrate plan`."),
     ],
 )
 def test_a_step_refuses_what_means_no_planned_table_before_it_does_anything(
@@ -157,8 +157,8 @@ def test_what_was_done_before_can_be_asked_for_again() -> None:
     rest = run_command("migrate", "rollback", "*")
 
     assert (first.code, again.code, rest.code) == (0, 0, 0)
-    assert first.out.endswith("\n1 table got through, 0 did not.\n")
-    assert again.out.endswith("\n0 tables got through, 0 did not.\n")
+    assert first.out.endswith("\n1 table done, 0 failed.\n")
+    assert again.out.endswith("\n0 tables done, 0 failed.\n")
     assert states() == {"shop.orders": "rolled-back", "hr.people": "rolled-back"}
 
 
@@ -181,7 +181,7 @@ def test_a_step_that_a_table_is_not_ready_for_fails_and_says_why(
 
     assert outcome.code == 1
     assert f"db:shop.orders is not ready: {why}\n" in outcome.out
-    assert outcome.out.endswith("\n0 tables got through, 1 did not.\n")
+    assert outcome.out.endswith("\n0 tables done, 1 failed.\n")
     assert states() == {"shop.orders": state}
 
 
@@ -189,7 +189,7 @@ def test_a_step_that_a_table_is_not_ready_for_fails_and_says_why(
     ("step", "state", "why"),
     [
         ("verify", "planned", "it is not at the target; run `nunatak migrate shadow`"),
-        ("rollback", "retired", "its source is retired: there is no way back"),
+        ("rollback", "retired", "its source is retired and cannot be rolled back"),
     ],
 )
 def test_a_named_table_that_is_not_ready_fails_every_step(step: str, state: State, why: str) -> None:
@@ -325,7 +325,7 @@ def test_a_step_that_cannot_reach_its_source_names_the_source() -> None:
 
     assert outcome.code == 1
     assert f"the source does not answer at {NOBODY}" in outcome.out
-    assert outcome.out.endswith("\n0 tables got through, 1 did not.\n")
+    assert outcome.out.endswith("\n0 tables done, 1 failed.\n")
 
 
 def test_without_pyspark_a_database_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ DIFFERENCES = {
     "other default": (set_column("write-default", "Bodø"), "schema-drift", "city", "write-default of column city"),
     "dropped column": (drop_column, "schema-drift", "city", "column city is missing"),
     "added column": (add_column, "schema-drift", "new", "column new is not at the source"),
-    "moved column": (move_column, "schema-drift", "city", "column city stands at another place"),
+    "moved column": (move_column, "schema-drift", "city", "column city has another position"),
     "nested type": (widen_inside, "schema-drift", "place.lat", "type of column place.lat was double and is float"),
     "nested required": (require_element, "schema-drift", "tags.element", "required of column tags.element"),
 }

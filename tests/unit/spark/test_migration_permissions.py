@@ -31,7 +31,7 @@ def test_every_holder_gets_one_line_and_the_rest_is_named() -> None:
     )
     assert [finding.text for finding in mapped.unmapped] == [
         "user bob has a privilege that means nothing here: LOCK",
-        "iam IAM_ALLOWED_PRINCIPALS is nobody that a grant could name: SELECT",
+        "iam IAM_ALLOWED_PRINCIPALS is not a principal that a grant can name: SELECT",
     ]
 
 

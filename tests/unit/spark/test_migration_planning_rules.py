@@ -51,7 +51,7 @@ def test_the_kind_of_a_table_decides_how_it_moves(table: MigrationTable, method:
 
 
 def test_partitions_that_lie_elsewhere_are_not_added_by_their_names_but_can_be_copied() -> None:
-    risk = MigrationFinding("partition-elsewhere", "partitions lie elsewhere than their names say")
+    risk = MigrationFinding("partition-elsewhere", "partition locations do not match partition names")
     table = a_table(kind="hive", format="parquet", columns=COLUMNS, risks=(risk,))
 
     assert planned(table)["old:sales.orders"].because.endswith("ask for a copy with --copy")

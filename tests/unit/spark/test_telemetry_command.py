@@ -35,7 +35,7 @@ def test_a_spool_that_is_not_there_is_told_with_what_to_name(tmp_path: Path) -> 
     ended = run("ingest", "--data", str(tmp_path / "elsewhere"))
 
     assert ended.exit_code == 2
-    assert "elsewhere/spool is not there: name the server's data folder with --data" in ended.output
+    assert "elsewhere/spool does not exist: name the server's data folder with --data" in ended.output
 
 
 def test_without_telemetry_there_is_nothing_to_ingest() -> None:

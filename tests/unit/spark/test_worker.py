@@ -344,7 +344,7 @@ def test_a_worker_whose_spark_died_says_so_and_ends(client: Client, server: Runn
         raise ConnectionRefusedError("[Errno 111] Connection refused")  # as py4j says that there is no JVM
 
     someone = Someone(server.uri, maintain)
-    with someone as worker, pytest.raises(CannotRun, match="Spark is gone"):
+    with someone as worker, pytest.raises(CannotRun, match="The Spark session ended"):
         worker.run()
 
     assert (shown(client, job)["state"], shown(client, next_job)["state"]) == ("failed", "waiting")

@@ -70,7 +70,7 @@ def test_a_worker_with_nothing_to_do_ends_at_once_and_needs_no_spark(
     ("arguments", "code", "said"),
     [
         (("--conf", "spark.x"), 2, "write KEY=VALUE"),
-        (("--securable", "namespace:other/a", "--warehouse", "default"), 2, "does not lie in the warehouse default"),
+        (("--securable", "namespace:other/a", "--warehouse", "default"), 2, "is not in the warehouse default"),
         (("--securable", "namespace:default/nowhere", "--once", "--plan"), 1, "Namespace does not exist"),
         (("--poll", "0"), 2, "--poll"),
     ],

@@ -131,7 +131,7 @@ class FolderSourceCatalog:
         raise NotImplementedError("files have no snapshots")
 
     def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
-        return "", "nobody looks after a folder: stop the writers yourself; later writes are noticed"
+        return "", "a folder has no catalog to freeze: stop the writers yourself; later writes are detected"
 
     def rename(self, found: InventoryTable, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         raise NotImplementedError("a folder is not renamed")
@@ -230,7 +230,7 @@ def _schema_risks(schema: Mapping[str, Any], inferred: bool) -> Iterator[Migrati
         if not SUPPORTED_TYPES.fullmatch(kind):
             yield MigrationFinding("unreadable", f"column {path} has the type {kind}, which Iceberg has not", path)
     if inferred:
-        text = "types were guessed from text: 00123 became 123, and what was written cannot be told from the table"
+        text = "types were guessed from text: 00123 became 123, and the table does not show the original text"
         yield MigrationFinding("inferred-types", text)
 
 

@@ -63,7 +63,7 @@ class GlueSourceCatalog(SparkSourceCatalog):
 
     def _connect(self, service: str) -> Any:
         if importlib.util.find_spec("boto3") is None:
-            raise CannotRun("Glue is asked through boto3, which is not installed", fix="pip install boto3")
+            raise CannotRun("A Glue source needs boto3, which is not installed", fix="pip install boto3")
         properties = self.source.properties
         return importlib.import_module("boto3").client(
             service, region_name=properties.get("client.region"), endpoint_url=properties.get("glue.endpoint")
@@ -160,7 +160,7 @@ class GlueSourceCatalog(SparkSourceCatalog):
     def freeze_method(self, found: InventoryTable) -> tuple[str, str]:
         """Does not rename: Glue renames in two steps, and a commit between them would be lost."""
         if found.kind != "iceberg":
-            return "", "Glue does not keep anybody from writing files: stop the writers yourself"
+            return "", "Glue cannot prevent writes to files: stop the writers yourself"
         return "blocked", f"{TYPE} is {BLOCKED} there, so that Iceberg's clients do not take it for theirs"
 
     def block(self, found: InventoryTable, pointer: str) -> bool:

@@ -130,7 +130,7 @@ def _partition_location_risks(said: Declaration, files: Sequence[SourceFile]) ->
     for place in said.partitions:
         inside = place.removeprefix(base).strip("/").split("/")
         if not place.startswith(f"{base}/") or not _match_partition_keys(inside, wanted):
-            yield MigrationFinding("partition-elsewhere", "partitions lie elsewhere than their names say", place)
+            yield MigrationFinding("partition-elsewhere", "partition locations do not match partition names", place)
             return
     folders = {file.path.rpartition("/")[0] for file in files}
     if said.keys and len(folders) > len(said.partitions):

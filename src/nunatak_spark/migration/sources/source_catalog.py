@@ -154,7 +154,7 @@ def read_pointer(session: "SparkSession", name: str) -> str:
         if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
             return ""
         raise CannotRun(
-            f"{name} cannot be asked where it stands: {failure_reason(error)}", fix="Look at the source."
+            f"the current metadata of {name} cannot be read: {failure_reason(error)}", fix="Look at the source."
         ) from error
     return str(rows[-1]["file"])
 
