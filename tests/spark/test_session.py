@@ -44,7 +44,7 @@ def test_a_second_call_adds_a_catalog_to_the_same_session(
 
 
 def test_a_catalog_of_the_same_name_on_another_server_is_refused(spark: "SparkSession") -> None:
-    with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is set already"):
+    with pytest.raises(ConfigurationConflict, match=r"spark\.sql\.catalog\.lake\.uri is already set"):
         nunatak_spark.session("http://127.0.0.1:1")
 
 
