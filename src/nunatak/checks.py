@@ -35,7 +35,7 @@ def check(settings: Settings) -> ssl.SSLContext | None:
     """
     if settings.workers != 1 and on_sqlite(settings):
         raise SettingsError(
-            f"workers is {settings.workers}, but SQLite lets one process write its file: leave workers at 1, or set "
+            f"workers is {settings.workers}, but SQLite supports one server process: leave workers at 1, or set "
             "database_url to postgresql://… to share the catalog among several"
         )
     if not is_loopback(settings.host):
@@ -106,20 +106,19 @@ def _check_memory(settings: Settings) -> None:
     if (settings.data / DATABASE_FILE).exists() and settings.origins["data"] != "default":
         raise SettingsError(f"the folder {settings.data} holds a catalog: leave data out, or name an empty folder")
     if "embedded" in settings.auth:
-        raise SettingsError("a catalog in memory has no administrator, so nobody could log in: set auth to none")
+        raise SettingsError("a catalog in memory has no administrator, so no caller could log in: set auth to none")
 
 
 def _refuse_strangers(settings: Settings) -> None:
     """Refuses a non-loopback address without authentication; warns if it has no TLS."""
     if settings.auth == ("none",):
         raise SettingsError(
-            f"host is {settings.host}, which others can reach, but auth is none: anybody could change the catalog. Run "
-            "`nunatak init` and set auth to embedded (or oidc, proxy, certificate), or listen on 127.0.0.1"
+            f"host is {settings.host}, which other machines can reach, but auth is none: every caller could "
+            "change the catalog. Run `nunatak init` and set auth to embedded (or oidc, proxy, certificate), "
+            "or listen on 127.0.0.1"
         )
     if not settings.tls_certificate:
-        log.warning(
-            "host is %s, without TLS: put a proxy that speaks TLS in front, or set tls_certificate", settings.host
-        )
+        log.warning("host is %s, without TLS: put a TLS proxy in front, or set tls_certificate", settings.host)
 
 
 def in_memory(settings: Settings) -> bool:

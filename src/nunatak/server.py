@@ -194,10 +194,10 @@ async def _refuse_to_open(app: App, settings: Settings) -> None:
         return
     if not settings.allow_open:
         raise SettingsError(
-            "the catalog has an administrator, but auth is none: everybody who reaches the port could do everything. "
+            "the catalog has an administrator, but auth is none: every caller would have all privileges. "
             "Set NUNATAK_AUTH=embedded (or oidc, proxy, certificate); to open it on purpose, NUNATAK_ALLOW_OPEN=true"
         )
-    log.warning("auth is none: everybody who reaches the port may do everything, whatever was granted (allow_open)")
+    log.warning("auth is none: every caller has all privileges, regardless of grants (allow_open)")
 
 
 def _tune_collector() -> None:

@@ -25,7 +25,7 @@ def _whole(text: str) -> int:
 def parse_port(text: str) -> int:
     value = _whole(text)
     if not 0 <= value <= 65535:
-        raise ValueError("a port lies between 0 and 65535")
+        raise ValueError("a port is a number from 0 to 65535")
     return value
 
 
@@ -39,7 +39,7 @@ def parse_positive(text: str) -> int:
 def parse_lease(text: str) -> int:
     value = _whole(text)
     if not 3 <= value <= 3600:
-        raise ValueError("between 3 and 3600 seconds: a worker is to be heard of three times in it")
+        raise ValueError("between 3 and 3600 seconds: a worker reports three times in it")
     return value
 
 
@@ -155,7 +155,7 @@ def _check_property(name: str, value: str) -> None:
     if name in OWN_PROPERTIES:
         raise ValueError(f"{name} is set by the server itself")
     if _SECRET_PROPERTY.search(name):
-        raise ValueError(f"{name[:100]} would tell a secret to everybody who asks for the configuration")
+        raise ValueError(f"{name[:100]} looks like a secret, and /v1/config returns it to every caller")
 
 
 def parse_tables(text: str) -> tuple[tuple[str, str], ...]:

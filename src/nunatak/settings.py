@@ -442,7 +442,7 @@ def load(overrides: Mapping[str, object], environment: Mapping[str, str]) -> Set
     file_path = Path(named or CONFIG_FILE)
     # A missing file must not fall back to the defaults, which need no login; /dev/null means no file on purpose.
     if named and (file_path.is_dir() or not file_path.exists()):
-        raise SettingsError(f"{PREFIX}CONFIG names {file_path}, which is not there")
+        raise SettingsError(f"{PREFIX}CONFIG names {file_path}, which does not exist")
     file_values = _read_file(file_path)
     _refuse_unknown_variables(environment)
     values: dict[str, Any] = {}

@@ -96,7 +96,7 @@ def test_the_reason_says_whose_right_it_is_and_where_it_comes_from(world: World)
     )
     assert "an administrator there may TABLE_DROP" in world.explain("root", P.TABLE_DROP, ORDERS).reason
     assert "no grant gives TABLE_DROP" in world.explain("alice", P.TABLE_DROP, ORDERS).reason
-    assert "not kept as a principal" in world.explain("stranger", P.TABLE_DROP, ORDERS).reason
+    assert "is not a principal of this catalog" in world.explain("stranger", P.TABLE_DROP, ORDERS).reason
     assert world.explain("eve", P.CONFIG_READ, "server").reason == "eve is disabled"
     assert world.explain("bob", P.CONFIG_READ, "server").allowed
 

@@ -61,7 +61,7 @@ def test_it_is_opened_on_purpose_and_says_so(data: Path) -> None:
     with running_server(data, environment={"NUNATAK_ALLOW_OPEN": "true"}) as server:
         assert run_command("namespace", "list", NUNATAK_URI=server.uri).code == 0
         said = server.log.read_text()
-    assert "everybody who reaches the port may do everything" in said
+    assert "every caller has all privileges" in said
 
 
 def test_an_administrator_by_another_road_counts_too(data: Path) -> None:

@@ -182,7 +182,7 @@ def test_deep_counts_metadata_files_that_no_metadata_names_any_more(catalog: Loc
     assert (check(shallow, "metadata-files")["value"], check(shallow, "metadata-files")["exact"]) == (3, False)
     assert (check(deep, "metadata-files")["value"], check(deep, "metadata-files")["exact"]) == (7, True)
     assert check(deep, "metadata-files")["reason"] == (
-        "7 metadata files lie in the folder, and the current one names 3"
+        "7 metadata files are in the folder, and the current one references 3"
     )
 
 

@@ -101,7 +101,7 @@ def test_policies_inside_come_page_by_page(catalog: LocalCatalog) -> None:
         ({"type": "data-compaction", "strategy": "zorder"}, "zorder needs at least one"),
         ({"type": "data-compaction", "columns": ["a"]}, "binpack keeps the order"),
         ({"type": "data-compaction", "trigger": {"small-file-percent": 101}}, "small-file-percent"),
-        ({"type": "snapshot-expiry", "trigger": {"delete-files": 3}}, "says nothing about snapshot-expiry"),
+        ({"type": "snapshot-expiry", "trigger": {"delete-files": 3}}, "does not apply to snapshot-expiry"),
         ({"type": "snapshot-expiry", "max-snapshot-age-seconds": 0}, "max-snapshot-age-seconds"),
         ({"type": "orphan-removal", "older-than-seconds": 3600}, "259200"),
         ({"type": "row-retention", "column": "day"}, "max-age-seconds"),

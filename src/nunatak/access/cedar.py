@@ -91,7 +91,7 @@ class Cedar:
         except Undecided as error:
             log.error("Cedar failed to decide about %s: %s; answered 503", format_securable(securable), error)
             raise ServiceUnavailable(
-                "Cedar could not decide whether this is allowed",
+                "Cedar returned no decision for this request",
                 hint="Nothing was done. The server's log has the reason.",
             ) from error
         (held,) = intersect_rights([[sum_of(actions)] for actions in allowed])
@@ -137,7 +137,9 @@ class Cedar:
             raise BrokenPolicies("; ".join(str(error) for error in checked.errors[:3]))
         policies = cedarpy.PolicySet.from_str(text)
         if policies.templates():
-            raise BrokenPolicies("it holds a template, which would never apply; name the principal and the resource")
+            raise BrokenPolicies(
+                "it contains a policy template, which never applies; name the principal and the resource"
+            )
         return policies
 
 

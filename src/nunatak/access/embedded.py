@@ -106,7 +106,7 @@ class EmbeddedIdentity:
         token = await self.tokens.verify(text)
         credential = await find_credential(self.store, token.client_id)
         if credential is None or credential.principal != token.sub:
-            raise NotAuthenticated("The client that this access token was issued to is gone")
+            raise NotAuthenticated("The client of this access token was deleted")
         if credential.generation != token.generation:
             raise NotAuthenticated("The client's secret was changed after this access token was issued")
         if await self.tokens.catch_up(credential.policy_version):

@@ -104,10 +104,10 @@ def _reason(
     if disabled:
         return f"{principal} is disabled"
     if privilege is Privilege.CONFIG_READ:
-        return "everybody who is known may read the configuration"
+        return "every authenticated principal may read the configuration"
     if deciding is None:
-        stranger = "" if known else f"{principal} is not kept as a principal, and "
-        return f"{stranger}no grant gives {name} on {securables.format_securable(securable)} or on anything it lies in"
+        stranger = "" if known else f"{principal} is not a principal of this catalog, and "
+        return f"{stranger}no grant gives {name} on {securables.format_securable(securable)} or on a container of it"
     which = format_grantee(deciding.grantee)
     through = f" through {which}" if deciding.grantee.startswith("r:") else ""
     follows = "" if deciding.privileges & privilege else f", and an administrator there may {name}"
@@ -206,8 +206,8 @@ async def _grants_inside(store: Store, securable: str) -> list[Grant]:
     rows = await store.rows("grants_inside", values)
     if len(rows) > MAX_GRANTS:
         raise BadRequest(
-            f"More than {MAX_GRANTS} grants lie inside {securables.format_securable(securable)}",
-            hint="Ask about a part of it, or list the grants page by page.",
+            f"More than {MAX_GRANTS} grants are inside {securables.format_securable(securable)}",
+            hint="Query a part of it, or list the grants page by page.",
         )
     return [Grant(*row) for row in rows]
 

@@ -77,7 +77,7 @@ class Guard:
         if authorization in NOTHING_SENT:
             raise NotAuthenticated(NO_PROOF, hint=NOTHING_SENT_HINT)
         if authorization is not None:
-            raise NotAuthenticated("These credentials are not of a kind that this server accepts", hint=HINT)
+            raise NotAuthenticated("This server does not accept this kind of credentials", hint=HINT)
         raise NotAuthenticated(NO_PROOF, hint=HINT)
 
     async def ask(self, known: Known, wanted: Sequence[str]) -> list[int]:

@@ -134,7 +134,7 @@ def _parse_keys(found: Mapping[str, Any]) -> tuple[PublicKey, ...]:
     """Returns the keys of the set that can verify a signature; other keys are skipped, not an error."""
     listed = found.get("keys")
     if not isinstance(listed, list):
-        raise NotFetched("what it publishes is not a set of keys")
+        raise NotFetched("its jwks_uri does not return a JSON Web Key Set")
     return tuple(key for key in map(_parse_key, listed) if key is not None)
 
 
@@ -171,7 +171,7 @@ def _check_url(what: str, url: str) -> SplitResult:
     if not plain or parts.scheme not in ("http", "https"):
         raise SettingsError(f"{what}: {url!r} is no https address without a user, query and fragment")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise SettingsError(f"{what}: {url!r} must be https, so that nobody in between can replace the keys")
+        raise SettingsError(f"{what}: {url!r} must be https, so that the keys cannot be replaced in transit")
     return parts
 
 

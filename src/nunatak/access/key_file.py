@@ -16,7 +16,7 @@ from nunatak.settings import Settings, SettingsError
 KEY_FILE = "nunatak.keys"
 KEY_BYTES = 32
 ID_BYTES = 8
-_HEADING = "# Whoever reads this file can read the secrets of the catalog's database. Keep it apart from its backups."
+_HEADING = "# This file decrypts the secrets of the catalog's database. Keep it apart from backups of the database."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,7 +94,9 @@ class KeyFile:
         if not ring.keys:
             # A file that was read before and is gone must not be replaced: a new key would not decrypt the old values.
             if self._seen is not None:
-                raise SettingsError(f"the key file {self.path} is gone: put it back, what is encrypted needs it")
+                raise SettingsError(
+                    f"the key file {self.path} does not exist: restore it, stored secrets are encrypted with it"
+                )
             ring = self.change(lambda kept: kept if kept.keys else KeyRing((new_key(),)))
         return ring.keys[0]
 

@@ -104,7 +104,7 @@ def _check(settings: Settings) -> None:
     if unknown or not settings.oidc_algorithms:
         raise SettingsError(f"oidc_algorithms: choose from {', '.join(ALGORITHMS)}")
     if ISSUER in settings.oidc_issuers:
-        raise SettingsError(f"oidc_issuers must not name {ISSUER}: so this server calls itself in its own tokens")
+        raise SettingsError(f"oidc_issuers must not name {ISSUER}: it is the issuer of this server's own tokens")
     strangers = [issuer for issuer, _ in settings.oidc_keys if issuer not in settings.oidc_issuers]
     if strangers:
         raise SettingsError(f"oidc_keys names {strangers[0]!r}, which is not one of oidc_issuers")
@@ -161,7 +161,7 @@ def _check_header(header: Mapping[str, Any], algorithms: tuple[str, ...]) -> Non
 
 def _check_claims(claims: Mapping[str, Any], issuer: str, audience: str, now_seconds: float) -> None:
     if claims.get("iss") != issuer:
-        raise _not_authenticated("its issuer is another", "Get a new token from the issuer.")
+        raise _not_authenticated("its issuer is not trusted", "Get a new token from the issuer.")
     expires, issued, begins = (claims.get(name) for name in ("exp", "iat", "nbf"))
     if not _is_time(expires) or not _is_time(issued) or not (begins is None or _is_time(begins)):
         raise _not_authenticated(

@@ -75,7 +75,7 @@ def _check_url(text: str) -> SplitResult:
     if url.username is not None or url.password is not None or url.fragment:
         raise SettingsError("opa_url takes neither a user nor a fragment; a bearer token goes into opa_token")
     if url.scheme == "http" and not is_loopback(host):
-        raise SettingsError("opa_url must be https unless OPA is on this machine: answers could be forged on the way")
+        raise SettingsError("opa_url must be https unless OPA is on this machine: responses could be forged in transit")
     return url
 
 
@@ -117,7 +117,7 @@ class Opa:
         except Undecided as error:
             self._note(str(error))
             raise ServiceUnavailable(
-                "OPA could not decide whether this is allowed",
+                "OPA returned no decision for this request",
                 hint="Nothing was done; try again. The server's log has the reason.",
             ) from error
         self._note(None)
@@ -186,7 +186,7 @@ class Opa:
     def _note(self, trouble: str | None) -> None:
         """Logs when the trouble begins and when it ends, not for every request in between."""
         if trouble is not None and trouble != self._trouble:
-            log.error("OPA gives no decisions: %s; requests are answered 503", trouble)
+            log.error("OPA returned no decision: %s; requests are answered 503", trouble)
         elif trouble is None and self._trouble is not None:
             log.warning("OPA answers again")
         self._trouble = trouble

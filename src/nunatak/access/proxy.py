@@ -46,8 +46,8 @@ def read_trusted_proxies(settings: Settings) -> TrustedProxies:
     """Returns the trusted proxies; raises SettingsError if the proxies or the principal's header are not set."""
     if not settings.trusted_proxies:
         raise SettingsError(
-            "auth proxy needs trusted_proxies: the addresses or networks of the proxies whose headers are "
-            "believed; without it anybody could claim to be anybody"
+            "auth proxy needs trusted_proxies: the addresses or networks of the trusted proxies; "
+            "without it every client could name any principal"
         )
     if not settings.proxy_header:
         raise SettingsError("auth proxy needs proxy_header: the header in which the proxy names the principal")
@@ -108,7 +108,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     except ValueError as error:
         raise SettingsError(f"trusted_proxies: {text!r} is neither an address nor a network: {error}") from error
     if network.prefixlen == 0:
-        raise SettingsError(f"trusted_proxies: {text!r} is everybody; name the proxies' own addresses")
+        raise SettingsError(f"trusted_proxies: {text!r} covers every address; name the proxies' own addresses")
     return network
 
 

@@ -61,7 +61,7 @@ async def retire(store: Store, vault: Vault, now_ms: int) -> list[str]:
     changed_ms = vault.key_file.changed_ms()
     if changed_ms is not None and now_ms - changed_ms < SETTLED_MS:
         raise Conflict(
-            "The key file was changed a moment ago, and a server may not have stored yet what it encrypted before",
+            "The key file was changed a moment ago, and a server may not have stored its last encrypted secrets yet",
             hint=f"Try again in {SETTLED_MS // 1000} seconds.",
         )
     used = await _count(store)
@@ -97,7 +97,7 @@ async def _seal_all(store: Store, vault: Vault) -> int:
             return done
         done += found
     raise Conflict(
-        "Other servers keep encrypting with another key", hint="Let every server read the same key file; see key_file."
+        "Other servers still encrypt with another key", hint="Let every server read the same key file; see key_file."
     )
 
 

@@ -69,7 +69,7 @@ class Vault:
         try:
             return AESGCM(key.material).decrypt(sealed[_NONCE], sealed[_NONCE.stop :], associated)
         except InvalidTag as error:
-            raise BrokenSeal(f"{about} in the database is not what was put there: restore it from a backup") from error
+            raise BrokenSeal(f"{about} in the database was modified: restore it from a backup") from error
 
     def hmac(self, data: bytes, about: str) -> bytes:
         """Returns a stable digest that cannot be computed, or tested against guesses, with the database alone."""

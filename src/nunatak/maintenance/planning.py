@@ -172,7 +172,7 @@ def _usual(kind: str) -> AnyPolicy:
     if kind == "row-retention":
         raise BadRequest(
             "Which rows to delete is not known",
-            hint="Say so first: `nunatak policy set row-retention OBJECT column=… max-age-seconds=…`.",
+            hint="Set a policy first: `nunatak policy set row-retention OBJECT column=… max-age-seconds=…`.",
         )
     made = next(each for each in KINDS if each.__struct_config__.tag == kind)
     return cast(Callable[[], AnyPolicy], made)()
@@ -188,7 +188,7 @@ def _decide(
     now_ms: int,
 ) -> Decision:
     if attached is None:
-        return Decision(kind, "none", "no policy says anything about it")
+        return Decision(kind, "none", "no policy applies")
     policy = attached.policy
     if not policy.enabled:
         where = securables.format_securable(attached.securable)

@@ -113,7 +113,7 @@ class Policy(Part, frozen=True, kw_only=True, tag_field="type"):
             if getattr(self.trigger, name) is not None and name not in {*self.triggers, *ALWAYS}:
                 known = ", ".join(sorted(each.replace("_", "-") for each in {*self.triggers, *ALWAYS}))
                 raise BadRequest(
-                    f"The trigger {name.replace('_', '-')} says nothing about {self.type}", hint=f"Use {known}."
+                    f"The trigger {name.replace('_', '-')} does not apply to {self.type}", hint=f"Use {known}."
                 )
         if self.backoff.longest_seconds < self.backoff.first_seconds:
             raise BadRequest("Invalid backoff: longest-seconds is less than first-seconds")

@@ -32,7 +32,7 @@ def set_policy(actor: Actor, securable: str, policy: AnyPolicy) -> list[Change]:
 def drop_policy(actor: Actor, securable: str, policy_type: str) -> list[Change]:
     gone = NotFound(
         f"No {policy_type} policy is set on {securables.format_securable(securable)}",
-        hint="`nunatak policy show` says where one that counts there is set.",
+        hint="`nunatak policy show` shows where the policy that applies is set.",
     )
     values = {"securable": securable, "type": policy_type}
     row = audit_change(actor, "drop-policy", securable, {"type": policy_type})

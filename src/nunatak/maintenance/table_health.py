@@ -100,7 +100,7 @@ def _small_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
         f"a rewrite saves {'' if counted else 'about '}{saved}"
     )
     if facts.partitioned and not counted and points:
-        reason += " (fewer if they lie in many partitions: --deep counts)"
+        reason += " (fewer if they are in many partitions: --deep counts them)"
     return Check(
         "small-files", most, "%", limit, percent, points, reason, _if(points, subject.maintain(COMPACT)), counted
     )
@@ -209,7 +209,7 @@ def _metadata_files(facts: Facts, subject: Subject, now_ms: int) -> Check:
     name, named = "metadata-files", facts.metadata_log + 1
     count, least = (named, "at least ") if facts.metadata_files is None else (facts.metadata_files, "")
     points = points_lost(count, limit, worst, MOST[name])
-    reason = f"{least}{count} metadata files lie in the folder, and the current one names {named}"
+    reason = f"{least}{count} metadata files are in the folder, and the current one references {named}"
     are_deleted = facts.properties.get(DELETE_AFTER_COMMIT, "").lower() == "true"
     fix = subject.maintain("orphan-removal" if are_deleted else "metadata-retention")
     exact = facts.metadata_files is not None

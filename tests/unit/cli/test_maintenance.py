@@ -100,7 +100,7 @@ def test_a_policy_is_set_shown_explained_and_dropped(run: Run, client: Client, n
     assert line.split()[1] == "due"
     assert "small-file-percent is 100, the limit 40" in line
     assert "data files 2000 -> 1" in line
-    assert "no policy says anything about it" in explained.out
+    assert "no policy applies" in explained.out
     assert dropped.out == f"dropped data-compaction from {place}\n"
     assert "There is" not in run("policy", "drop", "data-compaction", place, code=1).out
 
