@@ -36,6 +36,15 @@ TRIALS = (
     ),
     Trial(
         "F1",
+        "kill -9 with tables on S3",
+        "The same with a warehouse on S3: every pointer leads to an object that is there.",
+        "faults/test_kill_on_s3.py",
+        {"S3_COMMITS": 20_000, "S3_KILLS": 50},
+        {"WRITERS": 32},
+        {"commits": 20_000, "kills": 50},
+    ),
+    Trial(
+        "F1",
         "The sweep",
         "A running server deletes what killed commits left, and nothing else.",
         "faults/test_sweep.py",
