@@ -11,7 +11,9 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
+from nunatak.access.decisions import PolicyChanged
 from nunatak.catalog.warehouses import WarehousePlace
+from nunatak.errors import ServiceUnavailable
 from nunatak.objectstore.location import parse_location
 from tests.api.wire import Answer, a_table, done, ok, path_of
 from tests.support.catalogs.local import LocalCatalog
@@ -161,8 +163,10 @@ def test_a_stranger_learns_nothing_from_the_credentials_of_a_table(lake: Lake) -
 
 def test_the_credentials_of_a_table_are_there_in_the_shapes_of_both_documents(lake: Lake) -> None:
     lake.table("sales", "t")
-    answer = ok(lake.read("t", path="/credentials?planId=p1&referenced-by=a%1Fv"))
+    response = lake.read("t", path="/credentials?planId=p1&referenced-by=a%1Fv")
+    answer = ok(response)
 
+    assert response.headers["cache-control"] == "no-store"
     (entry,) = answer["storage-credentials"]
     assert {name: answer[name] for name in SECRETS} == {name: entry["config"][name] for name in SECRETS}
     assert 0 < answer["expiration-ms"] <= 3_600_000
@@ -410,3 +414,34 @@ def test_a_repeated_create_gets_keys_again_and_none_are_stored(lake: Lake) -> No
         stored = str(lake.rows("SELECT * FROM nunatak_idempotency")) + str(lake.rows("SELECT * FROM nunatak_audit"))
         for name in SECRETS:
             assert first["config"][name] not in stored
+
+
+def test_rights_that_change_after_a_create_cost_it_the_credential_and_nothing_else(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request was carried out: a repetition of it, or any error, would deny that."""
+    guard = lake.app.guard
+    assert guard is not None
+    original = guard.ask
+    for name, error in (("a", PolicyChanged()), ("b", ServiceUnavailable("the database is away"))):
+
+        async def ask(known: Any, wanted: Any, name: str = name, error: Exception = error) -> list[int]:
+            if any(each.endswith(name) for each in wanted):
+                raise error
+            return await original(known, wanted)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(guard, "ask", ask)
+            created = ok(lake.call("POST", path_of("sales", "tables"), a_table(name), VENDED))
+        assert "storage-credentials" not in created
+        assert ok(lake.read(name))["storage-credentials"]
+
+
+def test_nothing_prints_the_keys_of_a_credential(lake: Lake) -> None:
+    lake.table("sales", "t")
+    config = ok(lake.read("t"))["config"]
+    (kept,) = lake.app.catalog.credentials._kept.values()
+
+    assert kept.credential.config["s3.session-token"] == config["s3.session-token"]
+    for name in SECRETS:
+        assert config[name] not in repr(kept)

@@ -13,6 +13,7 @@ from nunatak.errors import BadRequest
 
 NOT_MODIFIED = 304
 PRIVATE = (b"cache-control", b"private, no-cache")
+NO_STORE = (b"cache-control", b"no-store")
 VARY = (b"vary", b"authorization, x-iceberg-access-delegation, user-agent")
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -25,9 +26,10 @@ class Encoded(msgspec.Struct, Generic[Shape], frozen=True, gc=False):
     """JSON of the type `Shape`."""
 
     body: bytes
+    is_secret: bool = False  # it holds credentials: no cache may keep it
 
     def respond(self, request: Request) -> Response:
-        return raw_json(self.body)
+        return Response(200, self.body, (JSON_TYPE, NO_STORE)) if self.is_secret else raw_json(self.body)
 
 
 class PackedHead(msgspec.Struct, frozen=True):

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from nunatak.access.decisions import PolicyChanged
 from nunatak.api.admission import require_current
-from nunatak.api.encoded import LoadResult, PackedHead, matches, pack_head
+from nunatak.api.encoded import Encoded, LoadResult, PackedHead, matches, pack_head
 from nunatak.api.http import COMPRESS_FROM_BYTES, Request, choose_encoding
 from nunatak.api.route import handler
 from nunatak.api.wire import LoadCredentialsResponse, StorageCredential
@@ -61,6 +62,16 @@ async def level_of_caller(request: Request, key: Key) -> AccessLevel | None:
     return storage_access.level_of(request.warehouse, await request.rights(securable))
 
 
+async def _level_after(request: Request, key: Key) -> AccessLevel | None:
+    """As `level_of_caller`. A create or register was carried out before: it gets no credential rather than an error."""
+    try:
+        return await level_of_caller(request, key)
+    except (PolicyChanged, CatalogError):
+        if request.method == "GET":
+            raise
+        return None
+
+
 async def join_access(
     request: Request, identifier: Identifier, loaded: Loaded, result: LoadResult[Shape]
 ) -> LoadResult[Shape]:
@@ -69,7 +80,7 @@ async def join_access(
         return result
     facts = await _facts_of(request, loaded)
     key = key_of(request.warehouse, identifier)
-    level = await level_of_caller(request, key) if wants_credential(request) else None
+    level = await _level_after(request, key) if wants_credential(request) else None
     joined = await _joined(request, identifier, facts, level, result)
     if joined.not_modified or not _accepts_gzip(request, joined):
         return joined
@@ -181,7 +192,7 @@ def signing_properties(request: Request, identifier: Identifier) -> dict[str, st
 
 
 @handler
-async def load_credentials(request: Request) -> LoadCredentialsResponse:
+async def load_credentials(request: Request) -> Encoded[LoadCredentialsResponse]:
     """Returns a new or cached credential; the query parameters planId and referenced-by change nothing.
 
     Besides the specification's list, the body holds the properties of the credential themselves.
@@ -193,7 +204,7 @@ async def load_credentials(request: Request) -> LoadCredentialsResponse:
     if loaded is None:
         return await _temporary_credentials(request, identifier, key)
     if not vends(warehouse.profile):
-        return LoadCredentialsResponse(storage_credentials=[])
+        return _secret(LoadCredentialsResponse(storage_credentials=[]))
     facts = await _facts_of(request, loaded)
     scope = await _scope_of_caller(request, identifier, key, facts)
     return await _credentials_of(request, identifier, facts.location, scope)
@@ -230,7 +241,9 @@ async def _scope_of_caller(request: Request, identifier: Identifier, key: Key, f
     return await storage_access.scope_of_table(request.catalog, request.warehouse, key, facts, principal, level)
 
 
-async def _temporary_credentials(request: Request, identifier: Identifier, key: Key) -> LoadCredentialsResponse:
+async def _temporary_credentials(
+    request: Request, identifier: Identifier, key: Key
+) -> Encoded[LoadCredentialsResponse]:
     """Answers for a table that the caller staged or dropped; raises NoSuchTable if there is no record of that."""
     catalog, warehouse = request.catalog, request.warehouse
     await require_current(request)  # there was no pointer to read the policy version with
@@ -238,24 +251,30 @@ async def _temporary_credentials(request: Request, identifier: Identifier, key: 
     if found is None:
         raise await not_found(catalog, key, identifier, "TABLE")
     if not vends(warehouse.profile):
-        return LoadCredentialsResponse(storage_credentials=[])
+        return _secret(LoadCredentialsResponse(storage_credentials=[]))
     scope = await scope_of_record(catalog, warehouse, request.caller, key, found)
     return await _credentials_of(request, identifier, found.facts.location, scope)
 
 
 async def _credentials_of(
     request: Request, identifier: Identifier, location: str, scope: CredentialScope
-) -> LoadCredentialsResponse:
+) -> Encoded[LoadCredentialsResponse]:
     catalog, warehouse = request.catalog, request.warehouse
     kept, _ = await storage_access.vend(catalog, warehouse, scope)
     secrets = kept.credential.config
     refresh = refresh_properties(warehouse.profile, credentials_path(request, identifier))
     where = catalog.objects.storage_of(scope.places[0]).client_config()
-    return LoadCredentialsResponse(
-        storage_credentials=[StorageCredential(location.rstrip("/"), {**where, **secrets, **refresh})],
-        expiration_ms=kept.credential.expires_ms - catalog.now_ms(),
-        **{name: secrets[key] for name, key in FLAT_KEYS.items() if key in secrets},
+    return _secret(
+        LoadCredentialsResponse(
+            storage_credentials=[StorageCredential(location.rstrip("/"), {**where, **secrets, **refresh})],
+            expiration_ms=kept.credential.expires_ms - catalog.now_ms(),
+            **{name: secrets[key] for name, key in FLAT_KEYS.items() if key in secrets},
+        )
     )
+
+
+def _secret(value: LoadCredentialsResponse) -> Encoded[LoadCredentialsResponse]:
+    return Encoded(msgspec.json.encode(value), is_secret=True)
 
 
 # ETags

@@ -40,6 +40,9 @@ class VendedCredential(msgspec.Struct, frozen=True):
     config: dict[str, str]
     expires_ms: int
 
+    def __repr__(self) -> str:
+        return f"VendedCredential({self.prefix!r}, …)"
+
 
 class SigningRequest(msgspec.Struct, frozen=True):
     """A request to the store that a client wants signed; `body` comes with requests that delete several objects."""

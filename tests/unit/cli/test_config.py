@@ -58,9 +58,10 @@ def test_a_wrong_setting_ends_with_2_and_says_what_would_do(variable: str, value
     [
         ("NUNATAK_HOST", "0.0.0.0", "auth is none"),
         ("NUNATAK_WORKERS", "3", "SQLite supports one server process"),
-        ("NUNATAK_WAREHOUSE", "s3://bucket/x", "only file: locations"),
-        ("NUNATAK_ALLOWED_LOCATIONS", "s3://bucket/x", "only file: locations"),
-        ("NUNATAK_WAREHOUSE_ROOTS", "s3://bucket/x", "only file: locations"),
+        ("NUNATAK_WAREHOUSE", "ftp://host/x", "supported are file, s3, abfss, gs"),
+        ("NUNATAK_ALLOWED_LOCATIONS", "s3://bucket/x", "needs another storage profile; this one serves file:"),
+        ("NUNATAK_WAREHOUSE_ROOTS", "ftp//host", "Invalid location"),
+        ("NUNATAK_STORAGE", '{"lab": {}}', "names the warehouse lab; configured are default"),
         ("NUNATAK_WAREHOUSES", "lab=file:///a,lab=file:///b", "two warehouses are named lab"),
         ("NUNATAK_SPOOL_LOCATION", "s3://bucket/x", "write a folder, or off"),
         ("NUNATAK_AUTH", "oidc", "needs oidc_issuers"),

@@ -75,11 +75,16 @@ class CredentialCache:
         running = self._running.get(key)
         if running is None:
             running = self._running[key] = asyncio.create_task(self._issue(key, vend, now_ms))
-            running.add_done_callback(lambda _: self._running.pop(key, None))
+            running.add_done_callback(lambda task: self._end(key, task))
         else:
             self.counts.hits += 1
         # A caller that hangs up must not cancel the call that others wait for.
         return await asyncio.shield(running)
+
+    def _end(self, key: CacheKey, task: asyncio.Task[Kept]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # taken note of, even if all who waited have hung up
 
     async def _issue(self, key: CacheKey, vend: Vend, now_ms: Callable[[], int]) -> Kept:
         scope, asked_ms, started = key[2], now_ms(), time.perf_counter()
