@@ -16,6 +16,8 @@ from nunatak.objectstore.location import Location
 from nunatak.objectstore.profile import LocalProfile, S3Profile, StorageSecret
 from nunatak.objectstore.s3_diagnosis import bucket_region, explain_s3_failure
 from nunatak.objectstore.scope_test import check_listing_scope, check_scope
+from nunatak.objectstore.sign_test import check_signing
+from nunatak.objectstore.signing.signers import signs
 from nunatak.objectstore.storage import Storage
 from nunatak.objectstore.store_clock import StoreUnreachable, clock_skew_seconds
 from nunatak.objectstore.vending.vendors import vends
@@ -89,6 +91,8 @@ async def _check_all(
         steps.append(await _check_region(storage, secret, places, region))
     if is_local:
         return
+    if signs(storage.profile) and not read_only:
+        steps.append(CheckStep(*await check_signing(storage, folder)))
     if not vends(storage.profile):
         steps.append(CheckStep("scope", "ok", "Not tested: the warehouse vends no credentials"))
     elif isinstance(storage.profile, S3Profile) and storage.profile.static_keys:
