@@ -252,6 +252,16 @@ TRIALS = (
         {},
         {"tables": 500_000},
     ),
+    Trial(
+        "S1",
+        "Scopes of signed requests",
+        "The server signs no request that touches anything but the caller's table, however the request is written: "
+        "other spellings of a path, queries, headers, hosts, batches of deletes.",
+        "unit/test_signed_scope.py",
+        {"TABLES": 100_000},
+        {},
+        {"tables": 100_000},
+    ),
 )
 
 
