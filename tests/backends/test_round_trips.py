@@ -10,6 +10,7 @@ from nunatak.database.changes import steps_by_change
 from nunatak.database.ddl import DIALECTS, Dialect
 from nunatak.database.namespace_children import at_once
 from nunatak.database.records import (
+    AddEvent,
     AddJob,
     AdoptPointer,
     Change,
@@ -65,6 +66,7 @@ CHANGES: dict[str, Made] = {
     "update a namespace": lambda n: ([create_namespace(f"ns{n}", a="b")], update_namespace(f"ns{n}", ("a",), c="d")),
     "save an answer": lambda n: ([], SaveAnswer("ann", f"k{n}", b"h", StoredResponse(204), 0, 10)),
     "forget answers": lambda n: ([], ForgetAnswers(n)),
+    "add an event": lambda n: ([], AddEvent(f"e{n}", "purge", "w", "ann", None, n)),
     "add a job": lambda n: ([], AddJob("delete-files", b"{}")),
     "save a report": lambda n: ([], SaveReport(key(name(n)), n, b"{}")),
     "save a secret": lambda n: ([], SaveSecret(f"s{n}", b"x")),
@@ -74,10 +76,10 @@ CHANGES: dict[str, Made] = {
 # In the order of DIALECTS: statements on SQLite, with BEGIN, COMMIT and the savepoint of a change; round trips on the
 # servers, of which MariaDB needs fewer, since it takes several statements in one.
 EXPECTED: dict[str, tuple[int, int, int]] = {
-    "create a table": (12, 7, 5),
+    "create a table": (13, 7, 5),
     "commit": (3, 1, 1),
-    "drop": (9, 7, 4),
-    "rename": (16, 14, 5),
+    "drop": (10, 8, 4),
+    "rename": (17, 15, 5),
     "adopt": (8, 6, 4),
     "forget a pointer": (5, 3, 3),
     "create a namespace": (7, 6, 4),
@@ -85,6 +87,7 @@ EXPECTED: dict[str, tuple[int, int, int]] = {
     "update a namespace": (9, 7, 4),
     "save an answer": (5, 4, 3),
     "forget answers": (5, 3, 3),
+    "add an event": (5, 3, 3),
     "add a job": (5, 3, 3),
     "save a report": (6, 4, 3),
     "save a secret": (5, 3, 3),

@@ -27,8 +27,11 @@ class Encoded(msgspec.Struct, Generic[Shape], frozen=True, gc=False):
 
     body: bytes
     is_secret: bool = False  # it holds credentials: no cache may keep it
+    cache_control: bytes | None = None
 
     def respond(self, request: Request) -> Response:
+        if self.cache_control is not None:
+            return Response(200, self.body, (JSON_TYPE, (b"cache-control", self.cache_control)))
         return Response(200, self.body, (JSON_TYPE, NO_STORE)) if self.is_secret else raw_json(self.body)
 
 

@@ -1,6 +1,10 @@
 """The handler that signs requests to the store for clients without credentials."""
 
-from nunatak.api.http import Request, Response, json_response
+import msgspec
+
+from nunatak.api.encoded import Encoded
+from nunatak.api.http import Request
+from nunatak.api.route import handler
 from nunatak.api.storage_access import scope_to_sign
 from nunatak.api.wire import RemoteSignRequest, RemoteSignResponse
 from nunatak.errors import BadRequest, Forbidden
@@ -11,7 +15,8 @@ from nunatak.objectstore.storage import SigningRequest
 _REUSABLE = ("GET", "HEAD")
 
 
-async def sign_request(request: Request) -> Response:
+@handler
+async def sign_request(request: Request) -> Encoded[RemoteSignResponse]:
     """Signs one request inside the table's places; the privileges are checked each time."""
     wanted = request.decode(RemoteSignRequest)
     if wanted.provider not in (None, "s3"):
@@ -23,4 +28,5 @@ async def sign_request(request: Request) -> Response:
     asked = SigningRequest(wanted.method, wanted.uri, wanted.region, wanted.headers, wanted.body)
     signed = storage.sign(asked, scope)
     lifetime = b"private" if wanted.method in _REUSABLE else b"no-cache"
-    return json_response(RemoteSignResponse(signed.uri, signed.headers), (b"cache-control", lifetime))
+    answer = RemoteSignResponse(signed.uri, signed.headers)
+    return Encoded(msgspec.json.encode(answer), cache_control=lifetime)
