@@ -36,6 +36,20 @@ def go_program(name: str, module: str, version: str, flags: Sequence[str] = ()) 
     return program
 
 
+def go_project(name: str, folder: Path) -> Path:
+    """Returns the program of a Go module in this repository, built if its files have changed."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".go", ".mod", ".sum"))
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    program = cache_folder() / f"{name}-{key}"
+    if program.exists():
+        return program
+    _require("go", name)
+    with one_at_a_time(program):
+        if not program.exists():
+            _build_with_go(name, ".", ["-C", str(folder)], program)
+    return program
+
+
 def npm_program(name: str, package: str, version: str) -> Path:
     """Returns the program of an npm package, installed if this is the first time; it needs `node` to run."""
     _require("node", name)
@@ -98,7 +112,7 @@ def _build_with_go(name: str, module: str, flags: Sequence[str], program: Path) 
         "GOCACHE": str(draft / "objects"),
     }
     try:
-        _run(["nice", "-n", "10", "go", "install", *LEAN_GO, *flags, module], environment)
+        _run(["nice", "-n", "10", "go", "install", *flags, *LEAN_GO, module], environment)
         (draft / name).rename(program)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
