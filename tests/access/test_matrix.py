@@ -51,6 +51,7 @@ ON_ENTRY: dict[str, set[str]] = {
     "dropTable": {"TABLE_DROP"},
     "unregisterTable": {"TABLE_DROP"},
     "loadCredentials": {"TABLE_READ_DATA"},
+    "signRequest": {"TABLE_READ_DATA"},
     "reportMetrics": {"TABLE_READ_META"},
     "renameTable": {"TABLE_ALTER", "TABLE_CREATE"},
     "commitTransaction": {"TABLE_WRITE"},
@@ -168,6 +169,9 @@ def request_for(operation: str, place: str) -> tuple[str, str, Any]:
             return "POST", f"{one}/tables/{table}/unregister", {}
         case "loadCredentials":
             return "GET", f"{one}/tables/{table}/credentials", None
+        case "signRequest":
+            wanted = {"method": "GET", "region": "us-east-1", "uri": "https://s3.example/b/k", "headers": {}}
+            return "POST", f"{one}/tables/{table}/sign", wanted
         case "reportMetrics":
             return "POST", f"{one}/tables/{table}/metrics", {"report-type": "scan-report"}
         case "renameTable":

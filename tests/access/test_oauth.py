@@ -65,7 +65,8 @@ def test_a_client_gets_a_token_for_its_secret(home: Home, client: Client, run: R
 
 def test_the_seed_documents_request_for_a_role_works(home: Home, client: Client, run: Run[Any]) -> None:
     """MISSION 001-05: form-encoded, with `scope=PRINCIPAL_ROLE:my-role`."""
-    run(home.principal("alice", "my-role"))
+    run(home.write("add_role", role="my-role", note=None, created_ms=home.clock()))
+    run(home.write("add_member", role="my-role", principal="alice"))
     body = said(run(home.ask_as(client, scope="PRINCIPAL_ROLE:my-role")))
     assert body["scope"] == "PRINCIPAL_ROLE:my-role"
     assert run(home.show(body["access_token"])).roles == ("my-role",)

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Awaitable, Sequence
 
-from nunatak.errors import CatalogError, Forbidden
+from nunatak.errors import BadRequest, CatalogError, Forbidden
 from nunatak.objectstore.linux.aio_fsync import LoopFsync
 from nunatak.objectstore.linux.shared_fsync import SharedFsync
 from nunatak.objectstore.listing import FoundFile
@@ -117,7 +117,7 @@ class LocalStorage:
         raise Forbidden("Files of a local warehouse need no credentials")
 
     def sign(self, request: SigningRequest, scope: CredentialScope) -> SignedRequest:
-        raise Forbidden("Requests for files of a local warehouse cannot be signed")
+        raise BadRequest("A local warehouse has no store whose requests could be signed")
 
     async def close(self) -> None:
         self._fsync.close()
