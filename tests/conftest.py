@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,10 +12,15 @@ import pytest
 
 from tests.support.catalogs.process import RunningServer, running_server
 from tests.support.object_stores import AzureEmulator, GcsEmulator, S3Emulator, azurite, gcs, ministack, moto, seaweedfs
-from tests.support.tool_cache import ToolMissing
+from tests.support.tool_cache import INSTALL_SECONDS, ToolMissing
 
 Say = Callable[[str], None]
 Emulator = TypeVar("Emulator")
+# These install a program on its first use: minutes, on a machine without a cache of them.
+EMULATORS = frozenset({"azure_store", "azure_oauth_store", "gcs_store"})
+INSTALLING = re.compile(
+    r"tests/engines/(s3/|test_(trino|flink|python_engines)\.py)|test_storages|emulators|/test_cedar|/test_opa"
+)
 
 
 @pytest.fixture
@@ -25,8 +31,14 @@ def say(record_property: Callable[[str, object], None]) -> Say:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for Java too long ends its process: an exception would go on to ask Java, and wait again."""
+    """What waits for Java too long ends its process: an exception would go on to ask Java, and wait again.
+
+    A test that may be the first to install an engine or a store gets the time for that, too.
+    """
     for item in items:
+        installs = INSTALLING.search(item.nodeid) or not EMULATORS.isdisjoint(getattr(item, "fixturenames", ()))
+        if installs and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(INSTALL_SECONDS + 600))
         if item.get_closest_marker("spark") is not None:
             limit = item.get_closest_marker("timeout")
             item.add_marker(pytest.mark.timeout(*(limit.args if limit else ()), method="thread"), append=False)
