@@ -40,7 +40,6 @@ INSIDE = [
     ("DELETE", f"{TABLE}/data/a.parquet?uploadId=abc"),
     ("GET", f"{ENDPOINT}/lake?list-type=2&prefix=wh%2Ft1%2F"),
     ("GET", f"{ENDPOINT}/lake/?list-type=2&prefix=wh/t1/data/&max-keys=10&continuation-token=x%2By"),
-    ("GET", "http://lake.127.0.0.1:9000/wh/t1/data/a.parquet"),
 ]
 
 OUTSIDE = [
@@ -222,6 +221,19 @@ def test_amazon_has_addresses_by_region_and_bucket(uri: str, is_signed: bool) ->
         return
     with pytest.raises(Forbidden):
         check_request(S3Profile(region="eu-west-1"), asked, scope())
+
+
+def test_only_the_addressing_of_the_profile_is_signed() -> None:
+    """A store without virtual hosts would read lake/x of the bucket lake as x: outside the table."""
+    by_host, by_path = "http://lake.127.0.0.1:9000/lake/x", f"{ENDPOINT}/lake/lake/x"
+    place = scope(AccessLevel.READ, "s3://lake/lake")
+    virtual = S3Profile(endpoint=ENDPOINT, path_style=False)
+
+    assert check_request(PROFILE, request("GET", by_path), place)
+    assert check_request(virtual, request("GET", by_host), place)
+    for profile, uri in ((PROFILE, by_host), (virtual, by_path)):
+        with pytest.raises(Forbidden):
+            check_request(profile, request("GET", uri), place)
 
 
 def test_a_table_may_have_several_places() -> None:

@@ -104,10 +104,14 @@ def _bucket(profile: S3Profile, scheme: str, host: str, raw_path: str, places: S
     if scheme != own_scheme:
         raise _refusal("it is not addressed to the warehouse's endpoint")
     address = _with_port(scheme, host)
+    # A store without virtual hosts would take the first folder of the path for the bucket, and the other way round.
+    # Only Amazon's own addresses say by themselves which of both they are.
+    by_host = profile.is_aws or not profile.uses_path_style
+    by_path = profile.is_aws or profile.uses_path_style
     for bucket in dict.fromkeys(place.authority for place in places):
-        if address in {f"{bucket.lower()}.{each}" for each in hosts}:
+        if by_host and address in {f"{bucket.lower()}.{each}" for each in hosts}:
             return bucket, raw_path
-        if address in hosts and (raw_path == f"/{bucket}" or raw_path.startswith(f"/{bucket}/")):
+        if by_path and address in hosts and (raw_path == f"/{bucket}" or raw_path.startswith(f"/{bucket}/")):
             return bucket, raw_path[len(bucket) + 1 :]
     raise _refusal("it is not addressed to a bucket of the table at the warehouse's endpoint")
 
