@@ -1,10 +1,12 @@
 """Storage profiles and secrets: what is shown and what is refused."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from nunatak.errors import BadRequest
+from nunatak.objectstore.cloud_stores import open_bucket
 from nunatak.objectstore.endpoints import check_endpoints
 from nunatak.objectstore.location import parse_location
 from nunatak.objectstore.profile import (
@@ -183,3 +185,17 @@ def test_every_spelling_of_this_machine_is_known(host: str) -> None:
 def test_an_endpoint_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(BadRequest):
         asyncio.run(check_endpoints([url], allow_private=True))
+
+
+def test_a_bucket_by_virtual_host_is_named_in_its_address() -> None:
+    place = parse_location("s3://bucket/x")
+
+    def endpoint(**fields: Any) -> str:
+        opened: str = open_bucket(S3Profile(**fields), KEYS, place).config["endpoint"]
+        return opened
+
+    assert endpoint(endpoint="https://s3.example:9", path_style=False) == "https://bucket.s3.example:9"
+    assert endpoint(endpoint="https://s3.example:9") == "https://s3.example:9"
+    for address in ("http://127.0.0.1:9", "https://[::1]:9"):
+        with pytest.raises(BadRequest, match="set path-style=true"):
+            endpoint(endpoint=address, path_style=False)

@@ -1,6 +1,7 @@
 """Opens buckets with obstore: one function for each kind of cloud store, with timeouts and credentials decided here."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
@@ -26,6 +27,8 @@ REQUEST_TIMEOUT, CONNECT_TIMEOUT = "10s", "1s"
 NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=5)}
 # botocore refreshes temporary credentials long before they expire; asking it again costs nothing.
 ASK_AGAIN = timedelta(minutes=5)
+
+_ADDRESS = re.compile(r"[0-9.]+(:|/|$)|\[")  # numbers, where a host has a name
 
 
 def open_bucket(profile: CloudProfile, secret: StorageSecret | None, place: Location) -> Any:
@@ -69,7 +72,7 @@ def _client_options(endpoint: str | None) -> dict[str, object]:
 
 def _open_s3(profile: S3Profile, secret: S3Secret | None, bucket: str) -> Any:
     stores = load_library("obstore.store", "s3")
-    endpoint = {} if profile.endpoint is None else {"endpoint": profile.endpoint}
+    endpoint = {} if profile.endpoint is None else {"endpoint": _bucket_endpoint(profile, profile.endpoint, bucket)}
     return stores.S3Store(
         bucket,
         region=profile.region,
@@ -80,6 +83,16 @@ def _open_s3(profile: S3Profile, secret: S3Secret | None, bucket: str) -> Any:
         credential_provider=_fixed_keys(secret) if secret is not None else chain_of_botocore(),
         **endpoint,
     )
+
+
+def _bucket_endpoint(profile: S3Profile, endpoint: str, bucket: str) -> str:
+    """Returns the address of the bucket: with virtual hosts, obstore expects the bucket in the endpoint."""
+    if profile.uses_path_style:
+        return endpoint
+    scheme, _, host = endpoint.partition("://")
+    if _ADDRESS.match(host):
+        raise BadRequest(f"The endpoint {endpoint} is an IP address, which has no virtual hosts: set path-style=true")
+    return f"{scheme}://{bucket}.{host}"
 
 
 def _fixed_keys(secret: S3Secret) -> Callable[[], dict[str, object]]:
