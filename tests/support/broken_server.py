@@ -100,7 +100,7 @@ def move_any_head(app: App) -> None:
         head = await store.find_pointer(change.key, None)
         return change if head is None else msgspec.structs.replace(change, expected=head.metadata_location)
 
-    replace(app.catalog.table_locks, "take", at_once)
+    replace(app.catalog.table_locks, "acquire", at_once)
     apply = replace(store, "apply", apply_anyway)
 
 
