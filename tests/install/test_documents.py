@@ -51,6 +51,8 @@ ELSEWHERE = {
     "docs/how-to/measure-speed.md": "tests/bench/test_bench.py",
     "docs/how-to/run-behind-a-proxy.md": "tests/access/test_proxy.py",
     "docs/how-to/test-with-a-catalog-in-memory.md": "tests/unit/cli/test_serve.py",
+    "docs/how-to/manage-warehouses.md": "tests/unit/cli/test_warehouse.py",
+    "docs/how-to/use-s3.md": "tests/api/test_storage_access.py",
 }
 
 
