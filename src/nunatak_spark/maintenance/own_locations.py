@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nunatak.client import Json
+from nunatak_spark.failure_reason import safe_str
 from nunatak_spark.maintenance.job_context import JobContext, JobRefused
 from nunatak_spark.maintenance.reachable_files import display_name, refresh, sql_name
 from nunatak_spark.sql_text import literal
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOLDERS_PER_REQUEST = 10_000  # the server's limit
+RESOLUTIONS = 5  # of a statement that a writer made inconsistent
+SCAN_INCONSISTENT = "Failed to enforce scan consistency"
 MAX_FOLDERS = 100_000  # collected on the driver: some 20 MB
 MAX_NAMES, MAX_LEFT = 5, 20  # in an error, and in a result
 FOLDER = "left({0}, length({0}) - length(substring_index({0}, '/', -1)) - 1)"
@@ -138,9 +141,22 @@ def refuse_foreign_files(context: JobContext, places: OwnLocations, metadata: Js
     name = sql_name(context)
     refresh(context)
     for statement in (f"SELECT path FROM {name}.all_manifests", f"SELECT file_path AS path FROM {name}.all_files"):
-        _refuse_folders(
-            context, metadata, places.classify_folders(places.unclear_folders(context.spark.sql(statement)))
-        )
+        _refuse_folders(context, metadata, places.classify_folders(_unclear_folders_of(context, places, statement)))
+
+
+def _unclear_folders_of(context: JobContext, places: OwnLocations, statement: str) -> list[str]:
+    """Returns the unclear folders of the paths that the statement selects, also beside a writer that goes on.
+
+    Iceberg refuses a scan if the table was changed after Spark resolved its name; then the statement is resolved again.
+    """
+    for attempt in range(RESOLUTIONS):
+        try:
+            return places.unclear_folders(context.spark.sql(statement))
+        except Exception as error:
+            if SCAN_INCONSISTENT not in safe_str(error) or attempt == RESOLUTIONS - 1:
+                raise
+            refresh(context)
+    raise AssertionError("the loop returns or raises")
 
 
 def files_in_metadata(metadata: Json, job_type: str) -> Iterator[str]:
