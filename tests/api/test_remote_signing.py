@@ -105,6 +105,22 @@ def test_staged_and_dropped_tables_are_signed_for_those_who_made_them(lake: Lake
     assert sign(lake, "t", "DELETE", uri(lake, dropped)).status == 404
 
 
+def test_a_dropped_shadow_gives_no_access_to_the_files_of_its_source(lake: Lake) -> None:
+    """Spark deletes the files of a table that it drops with PURGE; these belong to another catalog."""
+    source = lake.table("sales", "t")
+    ok(lake.call("POST", path_of("sales", "tables", "t") + "/unregister", {}))
+    body = {"name": "s", "metadata-location": source["metadata-location"], "shadow-of": "other catalog"}
+    ok(lake.call("POST", "/v1/namespaces/sales/register", body))
+    file = f"{lake.s3.endpoint}/{lake.bucket}/{key_of(source['metadata-location'])}"
+    assert sign(lake, "s", "GET", file).status == 200
+    assert sign(lake, "s", "DELETE", file).status == 403
+
+    done(lake.call("DELETE", path_of("sales", "tables", "s")))
+
+    assert sign(lake, "s", "DELETE", file).status == 404
+    assert lake.read("s", path="/credentials").status == 404
+
+
 def test_only_signatures_of_reads_may_be_reused(lake: Lake) -> None:
     location = lake.table("sales", "t")["metadata"]["location"]
 

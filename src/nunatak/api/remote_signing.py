@@ -7,7 +7,8 @@ from nunatak.api.http import Request
 from nunatak.api.route import handler
 from nunatak.api.storage_access import scope_to_sign
 from nunatak.api.wire import RemoteSignRequest, RemoteSignResponse
-from nunatak.errors import BadRequest, Forbidden
+from nunatak.catalog.storage_access import storage_of_scope
+from nunatak.errors import BadRequest
 from nunatak.objectstore.storage import SigningRequest
 
 # Java keeps a signature for 30 seconds by method and URI if the answer is private. Headers are not in its key, so only
@@ -22,11 +23,8 @@ async def sign_request(request: Request) -> Encoded[RemoteSignResponse]:
     if wanted.provider not in (None, "s3"):
         raise BadRequest(f"Invalid provider: {wanted.provider[:50]!r}", hint="Only requests to S3 are signed.")
     scope = await scope_to_sign(request)
-    storage = request.catalog.objects.storage_of(scope.places[0])
-    if any(request.catalog.objects.storage_of(place) is not storage for place in scope.places):
-        raise Forbidden("The request is not signed: the places of the table lie in different stores")
     asked = SigningRequest(wanted.method, wanted.uri, wanted.region, wanted.headers, wanted.body)
-    signed = storage.sign(asked, scope)
+    signed = storage_of_scope(request.catalog, scope).sign(asked, scope)
     lifetime = b"private" if wanted.method in _REUSABLE else b"no-cache"
     answer = RemoteSignResponse(signed.uri, signed.headers)
     return Encoded(msgspec.json.encode(answer), cache_control=lifetime)

@@ -78,6 +78,14 @@ def storage_of(catalog: Catalog, warehouse: WarehousePlace, facts: StorageFacts)
     return catalog.objects.storage_of(places_within(warehouse, facts)[0])
 
 
+def storage_of_scope(catalog: Catalog, scope: CredentialScope) -> Storage:
+    """Returns the storage of all places; raises Forbidden if they lie in different ones."""
+    storage = catalog.objects.storage_of(scope.places[0])
+    if any(catalog.objects.storage_of(place) is not storage for place in scope.places):
+        raise Forbidden("No access is given to the table: its places lie in different stores")
+    return storage
+
+
 async def vend(catalog: Catalog, warehouse: WarehousePlace, scope: CredentialScope) -> tuple[Kept, AccessLevel]:
     """Returns a credential of the cache or a new one, and its level; the caller's rights were checked before.
 
@@ -87,9 +95,7 @@ async def vend(catalog: Catalog, warehouse: WarehousePlace, scope: CredentialSco
     kept = catalog.credentials.find(key, catalog.now_ms())
     if kept is not None:
         return kept, scope.level
-    storage = catalog.objects.storage_of(scope.places[0])
-    if any(catalog.objects.storage_of(place) is not storage for place in scope.places):
-        raise Forbidden("No credential is issued for the table: its places lie in different stores")
+    storage = storage_of_scope(catalog, scope)
     scope = await without_writes_to_shadows(catalog, warehouse, scope)
     key = (warehouse.name, warehouse.version, scope)
     return await catalog.credentials.get(key, storage.vend, catalog.now_ms), scope.level
@@ -99,11 +105,11 @@ async def without_writes_to_shadows(
     catalog: Catalog, warehouse: WarehousePlace, scope: CredentialScope
 ) -> CredentialScope:
     """Returns the scope, for reading only if the table is a shadow."""
-    if scope.level is AccessLevel.READ_WRITE and await _is_shadow(catalog, warehouse, scope.table_uuid):
+    if scope.level is AccessLevel.READ_WRITE and await is_shadow(catalog, warehouse, scope.table_uuid):
         return msgspec.structs.replace(scope, level=AccessLevel.READ)
     return scope
 
 
-async def _is_shadow(catalog: Catalog, warehouse: WarehousePlace, table_uuid: str) -> bool:
+async def is_shadow(catalog: Catalog, warehouse: WarehousePlace, table_uuid: str) -> bool:
     rows = await catalog.store.rows("find_shadow", {"catalog": warehouse.name, "uuid": table_uuid})
     return any(state == "shadow" for _, state, _ in rows)

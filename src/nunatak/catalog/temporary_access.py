@@ -53,7 +53,8 @@ def record_access(
 async def record_dropped(catalog: Catalog, warehouse: WarehousePlace, caller: Caller, key: Key) -> list[Change]:
     """Returns the changes for a table that is about to be dropped; none if its clients get no credentials.
 
-    Reads the table before its pointer and its grants are gone.
+    Reads the table before its pointer and its grants are gone. A shadow gets no record: its files belong to another
+    catalog, and with the drop the server forgets that.
     """
     if isinstance(warehouse.profile, LocalProfile):
         return []
@@ -62,7 +63,10 @@ async def record_dropped(catalog: Catalog, warehouse: WarehousePlace, caller: Ca
     level = storage_access.level_of(warehouse, held)
     if loaded is None or level is None:
         return []
-    return record_access(catalog, caller, key, "dropped", level, loaded.find_storage_facts())
+    facts = loaded.find_storage_facts()
+    if await storage_access.is_shadow(catalog, warehouse, facts.table_uuid):
+        return []
+    return record_access(catalog, caller, key, "dropped", level, facts)
 
 
 async def find_access(catalog: Catalog, caller: Caller, key: Key) -> TemporaryAccess | None:
