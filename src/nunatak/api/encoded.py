@@ -26,13 +26,12 @@ class Encoded(msgspec.Struct, Generic[Shape], frozen=True, gc=False):
     """JSON of the type `Shape`."""
 
     body: bytes
-    is_secret: bool = False  # it holds credentials: no cache may keep it
-    cache_control: bytes | None = None
+    cache_control: bytes | None = None  # no-store: it holds credentials
 
     def respond(self, request: Request) -> Response:
-        if self.cache_control is not None:
-            return Response(200, self.body, (JSON_TYPE, (b"cache-control", self.cache_control)))
-        return Response(200, self.body, (JSON_TYPE, NO_STORE)) if self.is_secret else raw_json(self.body)
+        if self.cache_control is None:
+            return raw_json(self.body)
+        return Response(200, self.body, (JSON_TYPE, (b"cache-control", self.cache_control)))
 
 
 class PackedHead(msgspec.Struct, frozen=True):

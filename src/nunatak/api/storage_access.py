@@ -223,10 +223,7 @@ async def scope_to_sign(request: Request) -> CredentialScope:
     if loaded is not None:
         scope = await _scope_of_caller(request, identifier, key, await _facts_of(request, loaded))
         return await storage_access.without_writes_to_shadows(catalog, warehouse, scope)
-    await require_current(request)  # there was no pointer to read the policy version with
-    found = await find_access(catalog, request.caller, key)
-    if found is None:
-        raise await not_found(catalog, key, identifier, "TABLE")
+    found = await _record_of_caller(request, identifier, key)
     return await scope_of_record(catalog, warehouse, request.caller, key, found)
 
 
@@ -241,15 +238,21 @@ async def _scope_of_caller(request: Request, identifier: Identifier, key: Key, f
     return await storage_access.scope_of_table(request.catalog, request.warehouse, key, facts, principal, level)
 
 
+async def _record_of_caller(request: Request, identifier: Identifier, key: Key) -> TemporaryAccess:
+    """Returns the record of a table that the caller staged or dropped; raises NoSuchTable if there is none."""
+    await require_current(request)  # there was no pointer to read the policy version with
+    found = await find_access(request.catalog, request.caller, key)
+    if found is None:
+        raise await not_found(request.catalog, key, identifier, "TABLE")
+    return found
+
+
 async def _temporary_credentials(
     request: Request, identifier: Identifier, key: Key
 ) -> Encoded[LoadCredentialsResponse]:
     """Answers for a table that the caller staged or dropped; raises NoSuchTable if there is no record of that."""
     catalog, warehouse = request.catalog, request.warehouse
-    await require_current(request)  # there was no pointer to read the policy version with
-    found = await find_access(catalog, request.caller, key)
-    if found is None:
-        raise await not_found(catalog, key, identifier, "TABLE")
+    found = await _record_of_caller(request, identifier, key)
     if not vends(warehouse.profile):
         return _secret(LoadCredentialsResponse(storage_credentials=[]))
     scope = await scope_of_record(catalog, warehouse, request.caller, key, found)
@@ -274,7 +277,7 @@ async def _credentials_of(
 
 
 def _secret(value: LoadCredentialsResponse) -> Encoded[LoadCredentialsResponse]:
-    return Encoded(msgspec.json.encode(value), is_secret=True)
+    return Encoded(msgspec.json.encode(value), cache_control=b"no-store")
 
 
 # ETags
