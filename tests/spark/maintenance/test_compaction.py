@@ -207,9 +207,6 @@ def test_a_writer_that_is_in_the_way_is_evaded_with_smaller_groups(maintenance: 
     assert (outcome.ok, outcome.changed) == (True, True), outcome
     assert outcome.detail["conflicts"] >= 1
     assert outcome.detail["calls"] >= 2
-    if maintenance.files("t")["data"] != 10:  # a late delete spoiled a group once more: the next run compacts it
-        assert maintenance.files("t")["data"] < 20
-        maintenance.run("t", "data-compaction")
     assert maintenance.files("t")["data"] == 10
     assert maintenance.pins("t") == []
 
