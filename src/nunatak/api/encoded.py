@@ -13,7 +13,6 @@ from nunatak.errors import BadRequest
 
 NOT_MODIFIED = 304
 PRIVATE = (b"cache-control", b"private, no-cache")
-NO_STORE = (b"cache-control", b"no-store")
 VARY = (b"vary", b"authorization, x-iceberg-access-delegation, user-agent")
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
