@@ -1,5 +1,7 @@
 """The handler that signs requests to the store for clients without credentials."""
 
+import asyncio
+
 import msgspec
 
 from nunatak.api.encoded import Encoded
@@ -24,7 +26,11 @@ async def sign_request(request: Request) -> Encoded[RemoteSignResponse]:
         raise BadRequest(f"Invalid provider: {wanted.provider[:50]!r}", hint="Only requests to S3 are signed.")
     scope = await scope_to_sign(request)
     asked = SigningRequest(wanted.method, wanted.uri, wanted.region, wanted.headers, wanted.body)
-    signed = storage_of_scope(request.catalog, scope).sign(asked, scope)
+    storage = storage_of_scope(request.catalog, scope)
+    if request.warehouse.secret is not None:
+        signed = storage.sign(asked, scope)
+    else:  # the keys come from botocore's chain, which may ask the instance's metadata service for new ones
+        signed = await asyncio.to_thread(storage.sign, asked, scope)
     lifetime = b"private" if wanted.method in _REUSABLE else b"no-cache"
     answer = RemoteSignResponse(signed.uri, signed.headers)
     return Encoded(msgspec.json.encode(answer), cache_control=lifetime)
